@@ -185,6 +185,9 @@ def own_section() -> str:
         "zookeeper.ssl.client.enable": "Whether the controller reaches ZooKeeper over TLS",
         "zookeeper.ssl.truststore.location": "A PEM file with the authorities that sign ZooKeeper's certificates",
         "zookeeper.ssl.keystore.location": "A PEM file with the controller's certificate and key for ZooKeeper",
+        "zookeeper.ssl.endpoint.identification.algorithm": (
+            "`HTTPS`: ZooKeeper's certificate must have the name of the server. Empty: any name of a trusted authority"
+        ),
         "password.encoder.secret": "The secret with which brokers have encrypted passwords in ZooKeeper",
     }
     rows = "".join(

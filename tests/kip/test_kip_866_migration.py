@@ -13,6 +13,7 @@ import pytest
 
 from kraft_node.cli import metadata_tree
 from kraft_node.migration import driver as driver_module
+from kraft_node.migration.claim import claim, release
 from kraft_node.migration.tree import paths
 from kraft_node.testing.zookeeper import SimZooKeeper
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -148,6 +149,15 @@ def test_no_broker_with_replicas_may_be_offline() -> None:
     assert world.state == PRE_MIGRATION
 
 
+def test_a_configuration_that_a_former_broker_has_left_blocks_nothing() -> None:
+    """Kafka's tools leave an empty znode of each broker that ever had a throttle, and none of them deletes it."""
+    world = Migrating()
+    world.servers.put("/config/brokers/9", b'{"version":1,"config":{}}')
+    world.servers.put("/config/brokers/8", b'{"version":1,"config":{"follower.replication.throttled.rate":"5"}}')
+    world.migrate()
+    assert world.state == MIGRATION
+
+
 def test_the_metadata_version_must_be_one_that_the_brokers_know() -> None:
     world = Migrating(release="4.0")
     assert "brokers with ZooKeeper know 3.9-IV0 at most" in world.blockers()[0]
@@ -238,6 +248,33 @@ def test_a_failed_migration_leaves_zookeeper_to_its_brokers() -> None:
     assert {broker.id for broker in world.cluster.image.brokers.values()} == {1, 2}
 
 
+def test_a_znode_that_cannot_be_read_costs_the_brokers_their_controller_only_once() -> None:
+    """The controllers claimed ZooKeeper again and again, ten times a second, only to fail at the same znode."""
+    world = Migrating()
+    world.servers.put("/config/topics/t", b"{}")
+    world.register(1, 2)
+    for _ in range(12):
+        world.beat(1, 2)
+        world.cluster.rest(5_000)
+    assert world.servers.data()[paths.CONTROLLER_EPOCH] == b"2"
+    assert not {paths.CONTROLLER, paths.MIGRATION} & world.servers.data().keys()
+    (blocker,) = world.driver.blockers
+    assert blocker.startswith("znode /config/topics/t: ")
+
+
+@pytest.mark.parametrize("keys", [{}, {"c2": {KEY: "false"}}])
+def test_an_interrupted_claim_is_given_back_while_something_blocks_the_migration(keys: Any) -> None:
+    """A controller had died while it read. Its successor waited, and ZooKeeper's brokers had no controller."""
+    world = Migrating(per_machine=keys)
+    claim(world.servers.session(), 3001, 0, 0)
+    world.cluster.until(lambda: not {paths.CONTROLLER, paths.MIGRATION} & world.servers.data().keys())
+    assert world.blockers()
+    elected = b'{"version":2,"brokerid":2,"timestamp":"0","kraftControllerEpoch":-1}'
+    world.servers.put(paths.CONTROLLER, elected)
+    world.cluster.rest(20_000)
+    assert world.servers.data()[paths.CONTROLLER] == elected
+
+
 @pytest.mark.parametrize(
     "kinds",
     [(r.BeginTransactionRecord,), (r.EndTransactionRecord,), (r.EndTransactionRecord, r.AbortTransactionRecord)],
@@ -272,6 +309,36 @@ def test_another_controller_goes_on_after_a_failure() -> None:
     assert world.servers.data()[paths.CONTROLLER_EPOCH] == b"3"
     assert world.set_retention("9") == ErrorCode.NONE
     world.cluster.until(lambda: world.retention() == "9")
+
+
+def test_another_controller_goes_on_while_the_former_one_is_down_before_controllers_register() -> None:
+    """With a metadata.version of 3.6, the new controller waited for the answer of the dead one to ApiVersions."""
+    world = Migrating(release="3.6")
+    world.register(1, 2, level=world.cluster.image.metadata_level)
+    world.beat(1, 2)
+    world.until_dual()
+    former = world.cluster.active
+    former.kill()
+    world.cluster.until(lambda: any(one is not former and _is_active(one) for one in world.cluster.machines.values()))
+    world.until_dual()
+    assert world.set_retention("9") == ErrorCode.NONE
+    world.cluster.until(lambda: world.retention() == "9")
+
+
+def test_no_controller_claims_zookeeper_again_after_a_revert() -> None:
+    """A controller that still ran, or was started again, undid what ZooKeeper's brokers had changed since."""
+    world = Migrating()
+    world.migrate()
+    assert release(world.servers.session())
+    world.servers.put(paths.topic("later"), world.servers.data()[paths.topic("t")].replace(b"BQ", b"Bg"))
+    before = world.servers.data()
+    assert world.set_retention("5") == ErrorCode.NONE
+    world.cluster.until(lambda: any("given back" in text for text in world.driver.blockers))
+    former = world.cluster.active
+    former.kill()
+    world.cluster.until(lambda: any(one is not former and _is_active(one) for one in world.cluster.machines.values()))
+    world.cluster.until(lambda: any("given back" in text for text in world.driver.blockers))
+    assert world.servers.data() == before
 
 
 def test_the_state_of_the_migration_is_a_metric_of_the_controller() -> None:

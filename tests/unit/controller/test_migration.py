@@ -8,7 +8,14 @@ import pytest
 
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
-from kraft_protocol.wire.messages import BrokerRegistrationRequest, CreateTopicsRequest
+from kraft_protocol.wire.messages import (
+    AlterClientQuotasRequest,
+    AlterUserScramCredentialsRequest,
+    BrokerRegistrationRequest,
+    CreateAclsRequest,
+    CreateTopicsRequest,
+    UpdateFeaturesRequest,
+)
 from kraft_protocol.wire.stored import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -167,6 +174,23 @@ def test_appends_of_a_former_leader_are_refused_and_never_called_back() -> None:
     assert called == []
 
 
+def test_partitions_without_a_leader_get_one_after_the_migration() -> None:
+    """Their broker had come back just before ZooKeeper was claimed: nobody elected it, and nothing changed later."""
+    world = quorum()
+    world.ask(registration(1))
+    assert not world.heartbeat(1).is_fenced
+    topic, partition = topic_records()
+    partition.leader = -1
+    migration = world.controller.migration
+    migration.append([BeginTransactionRecord("ZK Migration"), topic, partition], _nothing)
+    migration.append([ZkMigrationStateRecord(MIGRATION), EndTransactionRecord()], _nothing)
+    world.commit()
+    world.pass_time(1)
+    state = world.image.topics.partition(TOPIC, 0)
+    assert state is not None
+    assert (state.leader, state.leader_epoch) == (1, 5)
+
+
 def test_changes_wait_while_zookeeper_is_too_far_behind() -> None:
     world = quorum()
     world.ask(registration(1))
@@ -197,6 +221,61 @@ def test_the_migration_is_finished_at_once_without_such_brokers() -> None:
     world = quorum()
     migrate(world)
     assert Quorum(loader=world.loader).image.zk_migration_state == POST_MIGRATION
+
+
+def test_the_metadata_version_changes_only_once_the_migration_is_finished() -> None:
+    """Without brokers with ZooKeeper it could be raised, and then no broker could register with ZooKeeper again."""
+    world = quorum()
+    migrate(world)
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature="metadata.version", max_version_level=LEVEL + 1)
+    request = UpdateFeaturesRequest(feature_updates=[update])
+    refused = world.ask(request).response
+    assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "once the migration from ZooKeeper is finished" in refused.error_message
+    later = Quorum(loader=world.loader)
+    assert later.image.zk_migration_state == POST_MIGRATION
+    assert later.ask(request).response.error_code == 0
+    assert later.image.metadata_level == LEVEL + 1
+
+
+@pytest.mark.parametrize("name", ["team/app", "/app", "app/", ".", "..", "a\x01", "\N{KEY}"])
+def test_acls_of_names_that_no_znode_can_have_wait_for_the_end_of_the_migration(name: str) -> None:
+    """`/app` was written to ZooKeeper as `app`; the folder of `team/app` stopped the next synchronization for ever."""
+    authorizer = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    world = quorum(**authorizer)
+    migrate(world)
+    creation = CreateAclsRequest.AclCreation(
+        resource_type=3,
+        resource_name=name,
+        resource_pattern_type=3,
+        principal="User:a",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    other = CreateAclsRequest.AclCreation(3, "team-app", 3, "User:a", "*", 3, 3)
+    refused, made = world.ask(CreateAclsRequest(creations=[creation, other])).response.results
+    assert (refused.error_code, made.error_code) == (ErrorCode.INVALID_REQUEST, 0)
+    assert repr(name) in refused.error_message
+    later = Quorum(loader=world.loader, **authorizer)
+    assert later.image.zk_migration_state == POST_MIGRATION
+    assert later.ask(CreateAclsRequest(creations=[creation])).response.results[0].error_code == 0
+
+
+def test_quotas_and_users_of_names_that_no_znode_can_have_are_refused() -> None:
+    """ZooKeeper's client raised an error for a path with `..`, which ended the driver of the migration."""
+    world = quorum()
+    migrate(world)
+    of = AlterClientQuotasRequest
+    entries = [
+        of.EntryData([of.EntityData("client-id", name)], [of.OpData("producer_byte_rate", 5.0, False)])
+        for name in ("..", "a/b", None)
+    ]
+    answers = world.ask(of(entries=entries)).response.entries
+    assert [one.error_code for one in answers] == [ErrorCode.INVALID_REQUEST, 0, 0]
+    user = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(".", 1, 4096, b"salt", b"password")
+    (result,) = world.ask(AlterUserScramCredentialsRequest(upsertions=[user])).response.results
+    assert result.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_the_leader_epoch_counts_up_when_an_isr_shrinks_during_the_migration() -> None:

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from kraft_node.metadata.image import MetadataImage
-from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, read_progress, release, undo
+from kraft_node.migration.claim import (
+    ClaimError,
+    ControllerClaim,
+    claim,
+    claimed_again,
+    is_interrupted,
+    read_progress,
+    release,
+    undo,
+)
 from kraft_node.migration.entities import Entities, ImageReader, changed, of_image
 from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.reading import BATCH_RECORDS, MetadataReader
@@ -236,6 +245,28 @@ def test_only_the_holder_undoes_a_claim() -> None:
     assert isinstance(former, ControllerClaim)
 
 
+@pytest.mark.parametrize(
+    ("voters", "kraft_epoch", "offset", "expected"),
+    [
+        ({3001, 3002}, KRAFT_EPOCH + 1, -1, True),
+        ({3001}, KRAFT_EPOCH, -1, True),  # an own claim whose answer was lost
+        ({3002, 3003}, KRAFT_EPOCH + 1, -1, False),
+        ({3001}, KRAFT_EPOCH - 1, -1, False),
+        ({3001}, KRAFT_EPOCH + 1, 10, False),
+    ],
+)
+def test_a_claim_of_this_quorum_without_a_migration_is_interrupted(
+    voters: set[int], kraft_epoch: int, offset: int, expected: bool
+) -> None:
+    servers = zookeeper()
+    session = servers.session()
+    assert not is_interrupted(session, voters, kraft_epoch)
+    writer = ZnodeWriter(session, claim(session, 3001, KRAFT_EPOCH, 0), PASSWORDS)
+    if offset >= 0:
+        writer.write(ImageReader(image_of([])).wanted(Entities()), MigrationValue(3001, KRAFT_EPOCH, offset, 7))
+    assert is_interrupted(session, voters, kraft_epoch) is expected
+
+
 def test_a_producer_block_that_was_never_given_out_is_read_and_written() -> None:
     servers = zookeeper()
     servers.put("/latest_producer_id_block")  # as a controller of Kafka 3.9 makes it at its start
@@ -312,3 +343,17 @@ def test_acls_of_names_that_zookeeper_refuses_do_not_stop_the_others(name: str) 
     writer = synchronized(servers, image)
     follow(writer, image, acl(1, name), acl(2, "other"))
     assert acls_read(servers) == ["other"]
+
+
+def test_a_zookeeper_that_was_given_back_is_not_claimed_by_controllers_that_have_migrated_it() -> None:
+    """Their claim would undo in ZooKeeper what brokers have changed since: topics, in-sync replicas, leader epochs."""
+    servers = zookeeper()
+    session = servers.session()
+    claim(session, 3001, KRAFT_EPOCH, 0)
+    assert claim(session, 3002, KRAFT_EPOCH + 1, 0, is_migrated=True).value.controller_id == 3002
+    assert release(session)
+    before = servers.data()
+    with pytest.raises(ClaimError, match="/migration does not exist.* was given back"):
+        claim(session, 3001, KRAFT_EPOCH + 2, 0, is_migrated=True)
+    assert servers.data() == before
+    claim(session, 3001, KRAFT_EPOCH + 2, 0)

@@ -23,8 +23,10 @@ from kraft_node.base.config.zookeeper import CONNECT_KEY, MIGRATION_KEY, SESSION
 from kraft_node.cli.client import NodeClient, security_in
 from kraft_node.cli.common import Parser, ToolError, program, read_text, run
 from kraft_node.cli.storage import SystemRandom
+from kraft_node.metadata.kinds.zk_migration import MIGRATION, POST_MIGRATION
 from kraft_node.metadata.log_batches import decode_batches
 from kraft_node.migration.claim import read_progress, release
+from kraft_node.migration.gates import read_live
 from kraft_node.migration.survey import BrokerFacts, Survey, document, findings, survey
 from kraft_node.migration.tree import paths
 from kraft_node.migration.tree.values import ZnodeError, read_controller
@@ -33,6 +35,7 @@ from kraft_protocol.client.security import ClientSecurity
 from kraft_protocol.records.batch import whole_batches
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import DescribeConfigsRequest
+from kraft_protocol.wire.stored import ZkMigrationStateRecord
 
 BROKER_S: Final = 10.0
 """How long a broker may take to answer."""
@@ -53,6 +56,7 @@ NOT_IN_ZOOKEEPER: Final = frozenset(
         "ZkMigrationStateRecord",
         "BeginTransactionRecord",
         "EndTransactionRecord",
+        "AbortTransactionRecord",
         "FeatureLevelRecord",
     }
 )
@@ -147,15 +151,37 @@ def _described(broker: int, client: NodeClient) -> BrokerFacts:
 
 def _release(session: ZooKeeper, args: argparse.Namespace) -> dict[str, Any]:
     progress = read_progress(session)
-    offset = -1 if progress is None else progress.offset
-    lost = [] if args.metadata_log is None or offset < 0 else _unwritten(args.metadata_log, offset)
-    if lost:
-        return {"released": False, "unwritten": lost, "controller": _controller(session)}
+    refusal = None if progress is None else _refusal(session, progress.offset, args.metadata_log)
+    if refusal is not None:
+        return {"released": False, "refusal": refusal, "controller": _controller(session)}
     was_claimed = release(session)
     until = time.monotonic() + ELECTION_S
     while _controller(session) is None and time.monotonic() < until:
         time.sleep(LOOK_S)
-    return {"released": was_claimed, "unwritten": [], "controller": _controller(session)}
+    return {"released": was_claimed, "refusal": None, "controller": _controller(session)}
+
+
+def _refusal(session: ZooKeeper, offset: int, folder: str | None) -> str | None:
+    """Why ZooKeeper, which has the metadata up to that offset, must not be given back; None: it may."""
+    if not read_live(session):
+        return (
+            "no broker is registered in ZooKeeper, so no broker could become the controller: start the brokers with "
+            "broker-ID-migrating.properties first"
+        )
+    if folder is None:
+        return None
+    unwritten, finished_at = _unwritten(folder, offset)
+    if finished_at is not None:
+        return (
+            f"the migration is finished (offset {finished_at} of {folder}): ZooKeeper is not up to date, and there is "
+            "no way back"
+        )
+    if not unwritten:
+        return None
+    return (
+        f"ZooKeeper lacks {len(unwritten)} records of {folder}, the first at offset {unwritten[0]}: start the "
+        "controllers again, and stop them once lagRecords is 0"
+    )
 
 
 def _controller(session: ZooKeeper) -> int | None:
@@ -165,8 +191,12 @@ def _controller(session: ZooKeeper) -> int | None:
     return None if value is None or value.kraft_epoch >= 0 else value.broker_id
 
 
-def _unwritten(folder: str, offset: int) -> list[str]:
-    """Records behind that offset which ZooKeeper lacks. They may be uncommitted."""
+def _unwritten(folder: str, offset: int) -> tuple[list[str], int | None]:
+    """Records behind that offset which ZooKeeper lacks, and the offset at which the migration was finished.
+
+    They may be uncommitted. Offset -1: ZooKeeper was not written since it was read, so it lacks what follows the
+    migration.
+    """
     files = sorted(Path(folder).glob("*.log"))
     if not files:
         raise ToolError(f"{folder}: no segment of a metadata log is here")
@@ -174,11 +204,20 @@ def _unwritten(folder: str, offset: int) -> list[str]:
         raise ToolError(
             f"{folder}: the log begins at {files[0].stem}, after offset {offset} in ZooKeeper: records are unknown"
         )
+    unwritten: list[str] = []
+    is_migrated, finished_at = offset >= 0, None
     # A batch that is cut off at the end was never acknowledged: the controller was killed while it wrote it.
     wholes = (whole_batches(path.read_bytes()) for path in files)
-    records = (one for whole in wholes for batch in decode_batches(whole) for one in batch.records)
-    names = ((at, type(record).__name__) for at, record in records)
-    return [f"{at} {name}" for at, name in names if at > offset and name not in NOT_IN_ZOOKEEPER]
+    for at, record in (one for whole in wholes for batch in decode_batches(whole) for one in batch.records):
+        name = type(record).__name__
+        if isinstance(record, ZkMigrationStateRecord) and at > offset:
+            is_migrated |= record.zk_migration_state == MIGRATION
+            finished_at = at if record.zk_migration_state == POST_MIGRATION else None
+            if record.zk_migration_state == MIGRATION:
+                unwritten = []  # ZooKeeper has what the migration has read
+        elif at > offset and name not in NOT_IN_ZOOKEEPER:
+            unwritten.append(f"{at} {name}")
+    return (unwritten if is_migrated else []), finished_at
 
 
 def entry() -> None:

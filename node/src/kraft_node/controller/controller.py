@@ -117,7 +117,7 @@ class Controller:
         self._last_append_ms = 0
         self._last_offset = -1
         """Offset of the last record appended in this epoch: the overlay ends there."""
-        self.migration = ControllerMigration(config, self.cluster, env.scheduler, self.write)
+        self.migration = ControllerMigration(config, self.cluster, env.scheduler, self.write, self._elect_leaderless)
         self.leaders = Leaders(self.cluster)
         self.features = Features(self.cluster)
         self.brokers = Brokers(self.cluster, self.leaders, self.migration)
@@ -166,8 +166,8 @@ class Controller:
         if delta.is_snapshot:
             assert self.epoch is None, "law: a leader never loads a snapshot"
             self._build_anew()
-        elif delta.brokers and self.epoch is not None:
-            self.migration.brokers_changed()
+        elif self.epoch is not None:
+            self.migration.moved(delta)
 
     def _build_anew(self) -> None:
         self.cluster.derived.begin(self._image)
@@ -207,6 +207,9 @@ class Controller:
         self.migration.begun_at = self._last_offset
         self._periodic.start()
         # The former controller may have resigned between two turns (see `long_plans.departures`).
+        self._elect_leaderless()
+
+    def _elect_leaderless(self) -> None:
         self.in_turns.add(steps_of(self.leaders.broker_unfenced(NO_LEADER)), _forget)
 
     def on_leader_changed(self, leader_id: int, epoch: int) -> None:
@@ -327,10 +330,8 @@ class Controller:
             raise self._refuse_defect(what, e) from e
 
     def _register_broker(self, ctx: RequestContext, request: Any) -> Plan:
-        def next_offset() -> int:
-            return self._log.next_offset
-
-        return next_plan(self.brokers.register(request, ctx.api_version, next_offset, self.features.kraft_version))
+        kraft_version = self.features.kraft_version
+        return next_plan(self.brokers.register(request, ctx.api_version, lambda: self._log.next_offset, kraft_version))
 
     def _describe_cluster(self, ctx: RequestContext, request: Any) -> Any:
         cluster_id = self.cluster.cluster_id
@@ -419,8 +420,7 @@ class Controller:
         return [task._replace(run=self._guarded(task.run)) for task in tasks]
 
     def _guarded(self, run: Callable[[int], bool]) -> Callable[[int], bool]:
-        """`run`, with its exceptions ending only this turn: lost leadership (`on_lost_leadership` follows) or a
-        defect."""
+        """`run`; its exceptions end only this turn: lost leadership (`on_lost_leadership` follows) or a defect."""
 
         def guarded(late_ms: int) -> bool:
             if self.migration.is_reading:

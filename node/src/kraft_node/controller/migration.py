@@ -8,6 +8,7 @@ are refused too, brokers repeat them, and heartbeats renew leases without changi
 from __future__ import annotations
 
 import logging
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.env import Scheduler
     from kraft_node.controller.state.controller_state import ControllerState
+    from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataView
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ OF_BROKERS: Final = BEFORE | {
     ApiKey.ALLOCATE_PRODUCER_IDS,
 }
 """The planned APIs that are served while ZooKeeper is too far behind: a cluster without them stops serving clients."""
+_NOT_IN_PATHS: Final = re.compile("[/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+"""Characters that ZooKeeper refuses in the name of a znode; it counts in units of UTF-16."""
 
 
 class ControllerMigration:
@@ -55,14 +59,17 @@ class ControllerMigration:
         cluster: ControllerState,
         scheduler: Scheduler,
         write: Callable[[Plan], None],
+        elect: Callable[[], None],
     ) -> None:
-        """`write` appends the records of a plan. It raises KafkaError."""
+        """`write` appends the records of a plan; it raises KafkaError. `elect` finds leaders for leaderless partitions.
+        """
         self.is_enabled = migrates(config)
         self.is_behind: Callable[[], bool] = lambda: False
         """Whether ZooKeeper is so far behind that changes must wait."""
         self._cluster = cluster
         self._scheduler = scheduler
         self._write_plan = write
+        self._elect = elect
         self.begun_at: int | None = None
         """The offset of the last of the first records of this epoch, -1 without any; None: this node does not lead."""
         self._committed = -1
@@ -162,10 +169,12 @@ class ControllerMigration:
             log.error("nothing is migrated yet, and changes are refused: set %s=true", MIGRATION_KEY)
         return self._end(self._cluster.view.base)
 
-    def brokers_changed(self) -> None:
-        """Finish the migration soon if no broker uses ZooKeeper any more."""
-        if self._unfinished:
-            self._scheduler.call_soon(self._finish)
+    def moved(self, delta: MetadataDelta) -> None:
+        """The image has changed, in this controller's epoch."""
+        if delta.zk_migration and self._cluster.view.zk_migration_state == MIGRATION:
+            self._elect()  # brokers may have come back just before ZooKeeper was claimed, without a change since
+        if delta.brokers and self._unfinished:
+            self._scheduler.call_soon(self._finish)  # perhaps no broker uses ZooKeeper any more
 
     def _finish(self) -> None:
         if self._unfinished and (records := self._end(self._cluster.view.base)):
@@ -190,3 +199,15 @@ class ControllerMigration:
 
 def _refused(message: str) -> KafkaError:
     return KafkaError(ErrorCode.NOT_CONTROLLER, message)
+
+
+def check_znode_name(cluster: ControllerState, name: str, *, is_encoded: bool = False) -> None:
+    """Raise INVALID_REQUEST during a migration if no znode can have this name: ZooKeeper gets each change.
+
+    With a slash the znode would be that of another name. `is_encoded`: paths have the name percent-encoded.
+    """
+    if cluster.view.zk_migration_state != MIGRATION:
+        return
+    if name in (".", "..") or (not is_encoded and _NOT_IN_PATHS.search(name)):
+        message = f"Until the migration from ZooKeeper is finished, the name {name!r} is invalid: no znode can have it."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)

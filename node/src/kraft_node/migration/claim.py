@@ -6,6 +6,7 @@ checks the versions of `/controller_epoch` and `/migration`. Runs in ZooKeeper's
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,15 +47,24 @@ def read_progress(zookeeper: ZooKeeper) -> MigrationValue | None:
     return None if znode is None else read_migration(paths.MIGRATION, znode.data)
 
 
-def claim(zookeeper: ZooKeeper, controller_id: int, kraft_epoch: int, now_ms: int) -> ControllerClaim:
+def claim(
+    zookeeper: ZooKeeper, controller_id: int, kraft_epoch: int, now_ms: int, *, is_migrated: bool = False
+) -> ControllerClaim:
     """Become the controller of ZooKeeper's brokers.
 
-    Raises ClaimError if a later KRaft controller has claimed it, or if ZooKeeper has no controller's epoch;
-    TransactionError if anything changed meanwhile.
+    `is_migrated`: the metadata log has the migration, so `/migration` must exist.
+
+    Raises ClaimError if a later KRaft controller has claimed it, if it was given back to its brokers, or if ZooKeeper
+    has no controller's epoch; TransactionError if anything changed meanwhile.
     """
     controller, epoch, migration = zookeeper.get([paths.CONTROLLER, paths.CONTROLLER_EPOCH, paths.MIGRATION])
     if epoch is None:
         raise ClaimError(f"{paths.CONTROLLER_EPOCH} does not exist: no broker of this ZooKeeper was ever a controller")
+    if is_migrated and migration is None:
+        raise ClaimError(
+            f"{paths.MIGRATION} does not exist, but the metadata log has the migration: ZooKeeper was given back to "
+            "its brokers. Stop this controller; another migration needs controllers that are formatted anew"
+        )
     _require_older(controller, migration, kraft_epoch)
     number = read_epoch(paths.CONTROLLER_EPOCH, epoch.data) + 1
     before = MigrationValue() if migration is None else read_migration(paths.MIGRATION, migration.data)
@@ -95,6 +105,17 @@ def claimed_again(zookeeper: ZooKeeper, former: ControllerClaim) -> ControllerCl
         return None
     value = read_migration(paths.MIGRATION, migration.data)
     return ControllerClaim(former.epoch, former.epoch_version, migration.version, value)
+
+
+def is_interrupted(zookeeper: ZooKeeper, voters: Collection[int], kraft_epoch: int) -> bool:
+    """Whether a controller of this quorum has claimed ZooKeeper, up to this epoch, and has written nothing since.
+
+    If the metadata log is before its migration, the end of that controller has interrupted the migration.
+    """
+    held = read_progress(zookeeper)
+    if held is None or held.controller_id not in voters:
+        return False
+    return held.offset < 0 and held.controller_epoch <= kraft_epoch
 
 
 def undo(zookeeper: ZooKeeper, held: ControllerClaim) -> None:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from kraft_node.base.env import Env
 from kraft_node.base.histogram import Histogram
 from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.kinds.zk_migration import MIGRATION, PRE_MIGRATION
-from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, undo
+from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, is_interrupted, undo
 from kraft_node.migration.entities import Entities, ImageReader, changed, of_image
 from kraft_node.migration.gates import broker_blockers, controller_blockers, look, read_live, strangers
+from kraft_node.migration.links import BrokerLink, MigrationLog, RecordsRefusedError
 from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.reading import MetadataReader
 from kraft_node.migration.states import DriverState
@@ -44,36 +45,7 @@ LAG_RECORDS_MAX: Final = 10_000
 LOOK_MS: Final = 10_000
 """How often ZooKeeper's list of brokers is compared with the registrations."""
 TRANSACTION_NAME: Final = "ZK Migration"
-
-
-class RecordsRefusedError(Exception):
-    """The controller cannot append these records; the message says why."""
-
-
 CALL_ERRORS: Final = (NoAnswerError, TransactionError, ClaimError, ZnodeError, RecordsRefusedError)
-
-
-class MigrationLog(Protocol):
-    """The metadata log, for the active controller."""
-
-    def append(self, records: Sequence[Any], committed: Callable[[], None]) -> None:
-        """Append in this order; `committed` is called when the image has them, or the transaction holds them.
-
-        It is never called if the leadership is lost before. Raises RecordsRefusedError: nothing was appended.
-        """
-
-
-class BrokerLink(Protocol):
-    """The brokers that still get their metadata from ZooKeeper's controller."""
-
-    def begin(self, held: ControllerClaim) -> None:
-        """Send them everything, then what changes, in the name of this claim."""
-
-    def end(self) -> None:
-        """Send nothing more."""
-
-    def exclude(self, broker_ids: Collection[int]) -> None:
-        """Send nothing to the present incarnations of these brokers, until they register again."""
 
 
 class _Job(NamedTuple):
@@ -145,10 +117,16 @@ class MigrationDriver:
         self._life_now: _Life | None = None
         self._turn = 0
         self._session: ZooKeeper | None = None
+        self._begun: ZooKeeper | None = None
+        """The last session; only the lane uses this."""
+        self._proved: ZooKeeper | None = None
+        """The session in which the claim was read or made: it sees no state of ZooKeeper from before."""
         self._claim: ControllerClaim | None = None
         self._dirty = Entities()
         self._waits_for_change = False
         self._pause_ms = PAUSE_FIRST_MS
+        self._failures = 0
+        """Migrations that this active controller had to abort."""
 
     # Events
 
@@ -175,6 +153,7 @@ class MigrationDriver:
         self.incompatible = []
         self._strangers = {}
         self._blocked_since_ms = None
+        self._failures = 0
 
     def moved(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Committed metadata has changed."""
@@ -224,7 +203,7 @@ class MigrationDriver:
         except StopIteration:
             return
         self._turn += 1
-        going_on = _Resumption(self, self._turn)
+        going_on = partial(self._go_on, self._turn)
         if isinstance(wait, _Job):
             self._env.background.submit(LANE, wait.work, going_on)
         elif isinstance(wait, _Append):
@@ -239,6 +218,7 @@ class MigrationDriver:
             self._env.scheduler.call_later(wait.within_ms, going_on, None)
 
     def _go_on(self, turn: int, result: Any) -> None:
+        """Resume the driver once, unless it has gone on without."""
         if turn == self._turn and self._life_now is not None:
             self._waits_for_change = False
             self._resume(result)
@@ -254,15 +234,24 @@ class MigrationDriver:
         self._pause_ms = min(2 * self._pause_ms, PAUSE_MAX_MS)
         return pause
 
+    def _begun_session(self) -> ZooKeeper:
+        self._begun = self._connect()
+        return self._begun
+
     def _drop_session(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            self._env.background.submit(LANE, session.close, lambda _: None)
+        """End the session, also one that the lane begins just now."""
+        self._session = None
+        self._env.background.submit(LANE, self._close_begun, lambda _: None)
+
+    def _close_begun(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.close()
 
     def _in_session(self, work: Callable[[ZooKeeper], Any]) -> _Life:
         """The result of `work` in ZooKeeper's lane, in a session that is begun if there is none."""
         if self._session is None:
-            session = yield _Job(self._connect)
+            session = yield _Job(self._begun_session)
             self._session = session
         session = self._session
         try:
@@ -277,7 +266,8 @@ class MigrationDriver:
         state = self._image.zk_migration_state
         if state not in {PRE_MIGRATION, MIGRATION}:
             return
-        yield from self._gate(DriverState.WAIT_FOR_CONTROLLER_QUORUM, self._controllers_ready)
+        if state == PRE_MIGRATION:  # later, a controller that is down or has no key must not hold up its brokers
+            yield from self._gate(DriverState.WAIT_FOR_CONTROLLER_QUORUM, self._controllers_ready)
         while self._image.zk_migration_state == PRE_MIGRATION:
             yield from self._gate(DriverState.WAIT_FOR_BROKERS, self._brokers_ready)
             yield from self._become_controller()
@@ -289,6 +279,7 @@ class MigrationDriver:
                 yield from self._write_both()
             except (TransactionError, ClaimError) as e:
                 log.warning("another controller has written to ZooKeeper error=%s", e)
+                self._brokers.end()
                 self._claim = None
         self._brokers.end()
         self._drop_session()
@@ -308,7 +299,18 @@ class MigrationDriver:
             self.blockers = blockers
             if not blockers:
                 return
+            yield from self._give_back()
             yield self._pause()
+
+    def _give_back(self) -> _Life:
+        """Undo the claim of a predecessor that ended while it read: ZooKeeper's brokers need a controller meanwhile."""
+        ours = partial(is_interrupted, voters=frozenset(self._voters()), kraft_epoch=self._kraft_epoch)
+        try:
+            if (yield from self._in_session(ours)):
+                self._claim = yield from self._in_session(self._claiming())
+        except CALL_ERRORS as e:
+            log.warning("whether ZooKeeper must be given back is unknown error=%s", e)
+        yield from self._undo()
 
     def _controllers_ready(self) -> _Life:
         yield from ()
@@ -316,24 +318,33 @@ class MigrationDriver:
 
     def _brokers_ready(self) -> _Life:
         view = yield from self._in_session(look)
-        return [*broker_blockers(self._image, view, self._cluster_id)]
+        blockers = [*broker_blockers(self._image, view, self._cluster_id)]
+        if self._failures and not blockers:
+            yield from self._in_session(self._require_readable)
+        return blockers
+
+    def _require_readable(self, zookeeper: ZooKeeper) -> None:
+        """Raise ZnodeError if the migration would fail again: each attempt costs the brokers their controller."""
+        for _ in MetadataReader(zookeeper, self._passwords, self._env.rng).batches():
+            pass
 
     def _become_controller(self) -> _Life:
         self._enter(DriverState.BECOME_CONTROLLER)
         while True:
-            now_ms = self._env.clock.wall_ms()
             try:
-                self._claim = yield from self._in_session(partial(self._claimed, now_ms))
+                self._claim = yield from self._in_session(self._claiming())
             except CALL_ERRORS as e:
                 self.blockers = [str(e)]
                 log.warning("ZooKeeper is not claimed error=%s", e)
                 yield self._pause()
             else:
+                self._proved = self._session
                 self.blockers = []
                 return
 
-    def _claimed(self, now_ms: int, zookeeper: ZooKeeper) -> ControllerClaim:
-        return claim(zookeeper, self._node_id, self._kraft_epoch, now_ms)
+    def _claiming(self) -> Callable[[ZooKeeper], ControllerClaim]:
+        now_ms, is_migrated = self._env.clock.wall_ms(), self._image.zk_migration_state == MIGRATION
+        return lambda zookeeper: claim(zookeeper, self._node_id, self._kraft_epoch, now_ms, is_migrated=is_migrated)
 
     def _migrate(self) -> _Life:
         """Read ZooKeeper into one transaction of the metadata log; what fails is aborted and undone."""
@@ -361,7 +372,8 @@ class MigrationDriver:
             yield from self._appended(AbortTransactionRecord(str(e)))
             self.blockers = [str(e)]
             yield from self._undo()
-            yield self._pause()
+            self._failures += 1
+            yield _Pause(min(PAUSE_FIRST_MS << min(self._failures, 10), PAUSE_MAX_MS))
             return
         log.info("metadata is migrated records=%d", self.read_records)
 
@@ -467,13 +479,13 @@ class MigrationDriver:
                 writer = ZnodeWriter(zookeeper, held, self._passwords)
                 return work(writer), writer.claim
 
-            is_new = self._session is None
+            is_new = self._session is None or self._session is not self._proved
             try:
                 if is_new:
                     again = yield from self._in_session(partial(claimed_again, former=held))
                     if again is None or again.value.controller_epoch != self._kraft_epoch:
                         raise ClaimError("the claim of ZooKeeper is over")
-                    self._claim = again
+                    self._claim, self._proved = again, self._session
                     continue
                 result, self._claim = yield from self._in_session(act)
                 self.blockers = []
@@ -483,16 +495,3 @@ class MigrationDriver:
                 self.blockers = [str(e)]
                 log.warning("ZooKeeper is not written, and waits error=%s", e)
                 yield self._pause()
-
-
-class _Resumption:
-    """Resumes the driver once, unless it has gone on without."""
-
-    __slots__ = ("_driver", "_turn")
-
-    def __init__(self, driver: MigrationDriver, turn: int) -> None:
-        self._driver = driver
-        self._turn = turn
-
-    def __call__(self, result: Any) -> None:
-        self._driver._go_on(self._turn, result)

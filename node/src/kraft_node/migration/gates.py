@@ -40,8 +40,8 @@ class ZooKeeperView(NamedTuple):
 def look(zookeeper: ZooKeeper) -> ZooKeeperView:
     """Read it; in ZooKeeper's lane. Raises NoAnswerError and ZnodeError."""
     cluster, progress = zookeeper.get([paths.CLUSTER_ID, paths.MIGRATION])
-    ids, names, configured = zookeeper.children([paths.BROKER_IDS, paths.TOPICS, paths.config("brokers")])
-    assigned: dict[int, list[str]] = {int(name): [] for name in configured or () if name.isdigit()}
+    ids, names = zookeeper.children([paths.BROKER_IDS, paths.TOPICS])
+    assigned: dict[int, list[str]] = {}
     for first in range(0, len(names or ()), TOPICS_AT_ONCE):
         for name, topic in read_topics(zookeeper, (names or [])[first : first + TOPICS_AT_ONCE]).items():
             for broker in {broker for one in topic.assignments.values() for broker in (*one.replicas, *one.adding)}:
@@ -127,7 +127,7 @@ def broker_blockers(image: MetadataImage, view: ZooKeeperView, cluster_id: str) 
 
 def _of_broker(image: MetadataImage, view: ZooKeeperView, broker: int) -> Iterator[str]:
     if broker not in view.live:
-        topics = ", ".join(view.assigned[broker]) or "a configuration"
+        topics = ", ".join(view.assigned[broker])
         yield f"broker {broker} is offline but has {topics}: start it, or remove what it has"
         return
     yield from _of_registration(image, broker)

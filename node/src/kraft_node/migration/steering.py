@@ -72,7 +72,7 @@ class _Steered:
 
 
 class Steering:
-    """The link to the brokers that use ZooKeeper (`driver.BrokerLink`). `moved` follows the committed metadata."""
+    """The link to the brokers that use ZooKeeper (`links.BrokerLink`). `moved` follows the committed metadata."""
 
     def __init__(
         self, env: Env, node_id: int, listener: str, image: MetadataImage, peers: Callable[[int], Any]

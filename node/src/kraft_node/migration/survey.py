@@ -13,7 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from kraft_node.base.config.zookeeper import ACL_KEY, MIGRATION_KEY
 from kraft_node.base.env import Rng
-from kraft_node.metadata.features import METADATA_TRANSACTIONS_SUPPORTED, metadata_version, parse_metadata_version
+from kraft_node.metadata.features import (
+    DIRECTORY_ASSIGNMENT_SUPPORTED,
+    METADATA_TRANSACTIONS_SUPPORTED,
+    metadata_version,
+    parse_metadata_version,
+)
 from kraft_node.migration.gates import LAST_OF_ZOOKEEPER, ZooKeeperView, look
 from kraft_node.migration.passwords import MARK, PasswordEncoder
 from kraft_node.migration.reading import MetadataReader
@@ -170,8 +175,8 @@ def _of_brokers(found: Survey, brokers: Mapping[int, BrokerFacts]) -> Iterator[F
     for broker in sorted(view.live | view.assigned.keys()):
         name = f"broker {broker}"
         if broker not in view.live:
-            topics = ", ".join(view.assigned[broker]) or "a configuration"
-            fix = "start it, or move its replicas away and delete its configuration"
+            topics = ", ".join(view.assigned[broker])
+            fix = "start it, or move its replicas away"
             yield Finding(BLOCKER, name, f"it is offline, but has {topics}", fix)
             continue
         facts = brokers.get(broker, BrokerFacts(problem="it was not asked"))
@@ -192,6 +197,10 @@ def _of_broker(name: str, facts: BrokerFacts) -> Iterator[Finding]:
     if level is None or not METADATA_TRANSACTIONS_SUPPORTED <= level <= LAST_OF_ZOOKEEPER:
         reason = f"{VERSION_KEY}={facts.configs.get(VERSION_KEY)} is not from {first} to {last}"
         yield Finding(BLOCKER, name, reason, f"set {VERSION_KEY} there, and restart it")
+    elif (count := _directories(facts)) > 1 and level < DIRECTORY_ASSIGNMENT_SUPPORTED:
+        reason = f"log.dirs has {count} directories, and a migration with {metadata_version(level).name} supports one"
+        needed = metadata_version(DIRECTORY_ASSIGNMENT_SUPPORTED).name
+        yield Finding(BLOCKER, name, reason, f"set {VERSION_KEY}={needed} or later there, and restart it")
     if (facts.configs.get(MIGRATION_KEY) or "false").lower() != "true":
         yield Finding(PREPARATION, name, f"{MIGRATION_KEY} is not true", "run kraftcluster migrate start")
     for key in (VOTERS_KEY, CONTROLLER_LISTENERS_KEY):
@@ -201,6 +210,12 @@ def _of_broker(name: str, facts: BrokerFacts) -> Iterator[Finding]:
     if authorizer not in ("", OLD_AUTHORIZER):
         reason = f"{AUTHORIZER_KEY}={authorizer} does not keep its rules in ZooKeeper: they are not migrated"
         yield Finding(WARNING, name, reason, "add its rules to the new cluster by hand")
+
+
+def _directories(facts: BrokerFacts) -> int:
+    """How many log directories the broker has."""
+    text = facts.configs.get("log.dirs") or facts.configs.get("log.dir") or ""
+    return sum(bool(part.strip()) for part in text.split(","))
 
 
 def _of_cluster(found: Survey, brokers: Mapping[int, BrokerFacts]) -> Iterator[Finding]:

@@ -135,7 +135,8 @@ def kazoo_sessions(settings: ZooKeeperSettings) -> Connect:
     tls = None
     if settings.uses_tls:
         own = settings.own_certificate
-        tls = {"use_ssl": True, "verify_certs": True, "ca": settings.trusted, "certfile": own, "keyfile": own}
+        checks = {"verify_certs": True, "check_hostname": settings.checks_host_name}
+        tls = {"use_ssl": True, "ca": settings.trusted, "certfile": own, "keyfile": own, **checks}
     return partial(
         KazooSession,
         settings.servers,

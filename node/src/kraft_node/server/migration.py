@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.migration.driver import MigrationDriver, RecordsRefusedError
+from kraft_node.migration.driver import MigrationDriver
+from kraft_node.migration.links import RecordsRefusedError
 from kraft_node.migration.states import visible_state
 from kraft_node.migration.steering import Steering
 from kraft_node.server.channels.channel_pool import Channels, broker_address
@@ -74,7 +75,7 @@ class NodeMigration:
         node.registry.register(lambda: migration_metrics(self))
 
     def append(self, records: Sequence[Any], committed: Callable[[], None]) -> None:
-        """`driver.MigrationLog`, over the controller."""
+        """`links.MigrationLog`, over the controller."""
         try:
             self._controller.migration.append(records, committed)
         except KafkaError as e:

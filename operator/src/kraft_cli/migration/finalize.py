@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -51,10 +51,10 @@ def finalize(
     order = order_of(pages)
     if not is_finished(pages):
         ids = {page["nodeId"]: address for address, page in pages.items()}
-        changed = [path for path in files if _set_false(path, set(ids))]
-        if output != "json":
-            click.echo(f"{KEY}=false in {', '.join(map(str, changed)) or 'no file'}")
-            click.echo(f"controllers restart in this order: {', '.join(map(str, order))}")
+        changed = _set_false(files, set(ids))
+        is_json = output == "json"  # its readers get one object, at the end
+        click.echo(f"{KEY}=false in {', '.join(map(str, changed)) or 'no file'}", err=is_json)
+        click.echo(f"controllers restart in this order: {', '.join(map(str, order))}", err=is_json)
         for node_id in order if restart is not None else ():
             assert restart is not None
             _restart(restart, node_id)
@@ -131,23 +131,32 @@ def _follows(address: str, before: Mapping[str, Any]) -> str | None:
     return None if page.get("offset", -1) >= before.get("offset", -1) else f"{address}: it does not follow yet"
 
 
-def _set_false(path: Path, ids: set[int]) -> bool:
-    """Change the key in the file of one of these controllers. Returns False if it was false."""
+def _set_false(files: Iterable[Path], ids: set[int]) -> list[Path]:
+    """Change the key in the files of these controllers, in all or none. Returns the files in which it was true."""
+    texts = {path: text for path in files if (text := _with_false(path, ids)) is not None}
+    for path, text in texts.items():
+        new = path.with_name(f"{path.name}.new")
+        new.unlink(missing_ok=True)  # of a run that was killed
+        new.touch(mode=0o600)  # it may have secrets
+        new.write_bytes(text.encode())
+        new.chmod(path.stat().st_mode)
+        os.replace(new, path)
+    return [*texts]
+
+
+def _with_false(path: Path, ids: set[int]) -> str | None:
+    """The text of the file with the key set to false; None if it is false."""
     text = decode_properties(path.read_bytes())
     properties = parse_properties(text)
     if properties.get("node.id") not in set(map(str, ids)):
         raise failure(WRONG, f"{path}: node.id is {properties.get('node.id', 'missing')}, not one of the controllers")
     if properties.get(KEY, "false").strip().lower() == "false":
-        return False
+        return None
     lines = [line for line in text.split("\n") if not line.lstrip().startswith(KEY)]
-    new = path.with_name(f"{path.name}.new")
-    new.write_text("\n".join([*lines, f"{KEY}=false", ""]))
-    if parse_properties(new.read_text()) != {**properties, KEY: "false"}:
-        new.unlink()
+    changed = "\n".join([*lines, f"{KEY}=false", ""])
+    if parse_properties(changed) != {**properties, KEY: "false"}:
         raise failure(WRONG, f"{path}: cannot change {KEY} there; set it to false by hand")
-    new.chmod(path.stat().st_mode)
-    os.replace(new, path)
-    return True
+    return changed
 
 
 def _restart(command: str, node_id: int) -> None:

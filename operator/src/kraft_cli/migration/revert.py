@@ -47,7 +47,7 @@ def revert(
 ) -> None:
     """Give the cluster back to ZooKeeper's brokers. HOST:PORT is the `http.listener` of a controller: name all.
 
-    Exit code 1 if something must be done first: it is printed. Exit code 3 if the migration is finished.
+    Exit code 1 if something must be done first: it is printed. Exit code 3 if it must not be given back.
     """
     pages = {address: read_page(address) for address in addresses}
     due = due_before(pages)
@@ -57,13 +57,8 @@ def revert(
         show({"step": due.step, "done": False, "next": due.text}, Text(f"next         {due.text}"), output)
         raise SystemExit(FAILED)
     found = run_survey("release", zookeeper, zk_tls_config_file=zk_tls_config_file, metadata_log=metadata_log)
-    if found["unwritten"]:
-        first = found["unwritten"][0]
-        raise failure(
-            REFUSED,
-            f"ZooKeeper lacks {len(found['unwritten'])} records of {metadata_log}, the first at offset {first}: start "
-            "the controllers again, and stop them once lagRecords is 0",
-        )
+    if found["refusal"] is not None:
+        raise failure(REFUSED, found["refusal"])
     is_led = found["controller"] is not None
     step = (
         FORMER if is_led else "no broker has become the controller: check the logs of the brokers, and run this again"

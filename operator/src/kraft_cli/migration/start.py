@@ -19,6 +19,8 @@ MAP_KEY: Final = "listener.security.protocol.map"
 AUTHORIZER_KEY: Final = "authorizer.class.name"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SECRETS: Final = ("password.encoder.secret", "delegation.token.secret.key", "delegation.token.master.key")
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PORT_MAX: Final = 65535
 OF_AUTHORIZERS: Final = ("super.users", "allow.everyone.if.no.acl.found")
 """Brokers do not describe them."""
 FROM_BROKERS: Final = (
@@ -76,7 +78,13 @@ class Written(NamedTuple):
 @click.option("--http-port", type=click.IntRange(1, 65535), default=9100, show_default=True, help="of http.listener")
 @click.option("--log-dir", default="/var/lib/kraft", show_default=True, help="log.dirs of the controllers")
 @click.option("--listener", default="CONTROLLER", show_default=True, help="name of the controllers' listener")
-@click.option("--protocol", default="PLAINTEXT", show_default=True, help="security protocol of that listener")
+@click.option(
+    "--protocol",
+    type=click.Choice(PROTOCOLS),
+    default="PLAINTEXT",
+    show_default=True,
+    help="security protocol of that listener",
+)
 @output
 @of_brokers
 @of_zookeeper
@@ -98,6 +106,7 @@ def start(
         first = f"{blockers[0]['subject']}: {blockers[0]['reason']}"
         raise failure(REFUSED, f"{len(blockers)} blockers, the first is {first}; run kraftcluster migrate check")
     _require_own_ids(controllers, [one["id"] for one in survey["brokers"]])
+    _require_own_listener(options["listener"], survey["brokers"])
     tls = _properties(zk_tls_config_file) if zk_tls_config_file is not None else {}
     plan = Plan(survey, controllers, {"zookeeper.connect": zookeeper, **tls}, _by_id(files), options)
     written = [*plan.files()]
@@ -119,7 +128,7 @@ def start(
 def _controller(text: str) -> Controller:
     number, _, address = text.partition("@")
     host, _, port = address.rpartition(":")
-    if not (number.isdigit() and host and port.isdigit()):
+    if not (number.isdecimal() and host and port.isdecimal() and 0 < int(port) <= PORT_MAX):
         raise failure(WRONG, f"--controller {text}: expected ID@HOST:PORT")
     return Controller(int(number), host, int(port))
 
@@ -131,6 +140,15 @@ def _require_own_ids(controllers: list[Controller], brokers: list[int]) -> None:
             raise failure(WRONG, f"--controller {one}: broker {one} has this id; ids of controllers and brokers differ")
         if ids.count(one) > 1:
             raise failure(WRONG, f"--controller {one}: the id is given twice")
+
+
+def _require_own_listener(listener: str, brokers: list[dict[str, Any]]) -> None:
+    """Raise click.ClickException if a broker has a listener of this name: it would get the controllers' protocol."""
+    for broker in brokers:
+        if any(endpoint.partition("://")[0].upper() == listener.upper() for endpoint in broker["endpoints"]):
+            raise failure(
+                WRONG, f"--listener {listener}: broker {broker['id']} has a listener of this name; choose another name"
+            )
 
 
 def _properties(path: Path) -> dict[str, str]:
@@ -174,16 +192,15 @@ class Plan:
         if strangers:
             raise failure(WRONG, f"--broker-properties: broker {strangers[0]} is not in this cluster")
         self._first = next(iter(self._brokers.values()))
-        self._protocols = self._first["configs"].get(MAP_KEY, "")
 
-    @property
-    def _quorum(self) -> dict[str, str]:
-        """Settings that controllers and brokers share."""
+    def _quorum(self, broker: int) -> dict[str, str]:
+        """Settings that controllers and brokers share, with the security protocols of this broker's listeners."""
         listener, protocol = self._options["listener"], self._options["protocol"]
+        protocols = self._given.get(broker, {}).get(MAP_KEY) or self._brokers[broker]["configs"].get(MAP_KEY, "")
         return {
             "controller.quorum.voters": ",".join(one.voter for one in self._controllers),
             "controller.listener.names": listener,
-            MAP_KEY: with_listener(self._protocols, listener, protocol),
+            MAP_KEY: with_listener(protocols, listener, protocol),
         }
 
     def files(self) -> Iterable[Written]:
@@ -200,7 +217,7 @@ class Plan:
             "process.roles": "controller",
             "node.id": str(one.id),
             "listeners": f"{listener}://{one.host}:{one.port}",
-            **self._quorum,
+            **self._quorum(self._first["id"]),
             "log.dirs": self._log_dir(one),
             "http.listener": self._page(one),
             MIGRATION_KEY: "true",
@@ -235,7 +252,7 @@ class Plan:
         return str(self._options["log_dir"]) if is_alone else f"{self._options['log_dir']}-{one.id}"
 
     def _migrating(self, broker: int) -> Written:
-        values = {**self._quorum, MIGRATION_KEY: "true"}
+        values = {**self._quorum(broker), MIGRATION_KEY: "true"}
         given = self._given.get(broker)
         if given is None:
             values = {"broker.id": str(broker), **values}
@@ -246,7 +263,7 @@ class Plan:
 
     def _without_zookeeper(self, broker: int) -> Written:
         given = self._given.get(broker)
-        own = {"process.roles": "broker", "node.id": str(broker), **self._quorum}
+        own = {"process.roles": "broker", "node.id": str(broker), **self._quorum(broker)}
         if self._first["configs"].get(AUTHORIZER_KEY):
             own[AUTHORIZER_KEY] = STANDARD_AUTHORIZER
         if given is None:
@@ -258,7 +275,8 @@ class Plan:
 
     def steps(self) -> list[str]:
         """What to do with the files."""
-        release = ".".join(self._first["configs"].get(VERSION_KEY, "3.9").split("-")[0].split(".")[:2])
+        version = self._first["configs"].get(VERSION_KEY) or "3.9"
+        release = version if "-IV" in version else ".".join(version.split(".")[:2])
         pages = " ".join(map(self._page, self._controllers))
         cluster = self._survey["clusterId"]
         file = "controller-ID.properties"

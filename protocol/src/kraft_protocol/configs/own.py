@@ -23,6 +23,7 @@ OWN_DEFAULTS: Final[dict[str, str]] = {
     "zookeeper.ssl.client.enable": "false",
     "zookeeper.ssl.truststore.location": "",
     "zookeeper.ssl.keystore.location": "",
+    "zookeeper.ssl.endpoint.identification.algorithm": "HTTPS",
     "password.encoder.secret": "",
 }
 """Default texts of our node's keys."""

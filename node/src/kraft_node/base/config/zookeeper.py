@@ -21,6 +21,7 @@ ACL_KEY: Final = "zookeeper.set.acl"
 TLS_KEY: Final = "zookeeper.ssl.client.enable"
 TRUST_KEY: Final = "zookeeper.ssl.truststore.location"
 OWN_CERTIFICATE_KEY: Final = "zookeeper.ssl.keystore.location"
+HOST_NAME_KEY: Final = "zookeeper.ssl.endpoint.identification.algorithm"
 SECRET_KEY: Final = "password.encoder.secret"  # noqa: S105  (a key's name)
 """The key of brokers' encrypted passwords in ZooKeeper."""
 
@@ -40,6 +41,8 @@ class ZooKeeperSettings(NamedTuple):
     secret: str | None
     sets_acls: bool
     """Whether znodes are made with ACLs."""
+    checks_host_name: bool = True
+    """Whether ZooKeeper's certificate must have the name of the server."""
 
 
 def migrates(config: NodeConfig) -> bool:
@@ -71,7 +74,15 @@ def zookeeper_settings(config: NodeConfig) -> ZooKeeperSettings | None:
         _text(config, OWN_CERTIFICATE_KEY),
         _text(config, SECRET_KEY),
         _sets_acls(config),
+        _checks_host_name(config),
     )
+
+
+def _checks_host_name(config: NodeConfig) -> bool:
+    text = _text(config, HOST_NAME_KEY)
+    if text is not None and text.upper() != "HTTPS":
+        raise invalid(HOST_NAME_KEY, text, "Expected HTTPS, or nothing to check no host names")
+    return text is not None
 
 
 def _sets_acls(config: NodeConfig) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
+from kraft_node.controller.migration import check_znode_name
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.state.controller_state import ControllerState, check_operation_size
 from kraft_node.security.acl_filter import (
@@ -62,6 +63,7 @@ class Acls:
             response.results.append(result)
             try:
                 _check_new(creation)
+                check_znode_name(self._cluster, creation.resource_name)
             except KafkaError as e:
                 result.error_code = e.code
                 result.error_message = e.message

@@ -1,7 +1,8 @@
 """Feature levels: UpdateFeatures (57), v0-2, and the first records of a new cluster (KIP-584, KIP-778).
 
 A level is finalized if this controller, every registered broker and every other controller of the quorum support it.
-metadata.version may be lowered only if no metadata would be lost. kraft.version belongs to the raft layer.
+metadata.version may be lowered only if no metadata would be lost, and does not change during a migration from
+ZooKeeper. kraft.version belongs to the raft layer.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kraft_node.metadata.features import (
     metadata_version,
     missing_dependencies,
 )
+from kraft_node.metadata.kinds.zk_migration import MIGRATION
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kraft_protocol.wire.stored import ConfigRecord, FeatureLevelRecord, NoOpRecord
@@ -135,6 +137,10 @@ class Features:
             known = f"{MINIMUM_METADATA_VERSION} to {LATEST_PRODUCTION_METADATA_VERSION}"
             message = f"Invalid metadata.version {level}. Valid versions are from {known}."
             raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message) from None
+        if level != current and self._cluster.view.zk_migration_state == MIGRATION:
+            # Brokers with ZooKeeper register with one level only: after a change no broker could go back to ZooKeeper.
+            message = f"Invalid metadata.version {level}. It may change once the migration from ZooKeeper is finished."
+            raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
         if level >= current or not any(v.did_metadata_change for v in METADATA_VERSIONS if level < v.level <= current):
             return
         why = "Refusing to perform the requested downgrade because it might delete metadata information."

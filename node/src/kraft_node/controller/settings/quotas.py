@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from kraft_node.controller.migration import check_znode_name
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.state.controller_state import ControllerState, check_operation_size
 from kraft_node.metadata.delta import Entity
@@ -84,6 +85,8 @@ class QuotaManager:
 
     def _alter_one(self, entity: Entity, names: Names, ops: list[AlterClientQuotasRequest.OpData]) -> list[Any]:
         _check_names(names)
+        for name in names.values():
+            check_znode_name(self._cluster, name or "", is_encoded=True)
         keys = self._keys_for(names)
         current = self._cluster.view.quotas.get(entity) or {}
         records: list[Any] = []

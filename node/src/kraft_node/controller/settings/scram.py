@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kraft_node.controller.migration import check_znode_name
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.state.controller_state import ControllerState, check_operation_size
 from kraft_node.metadata.features import SCRAM_SUPPORTED
@@ -83,6 +84,7 @@ class Scram:
 
     def _upsertion(self, requested: AlterUserScramCredentialsRequest.ScramCredentialUpsertion) -> Any:
         _check_user(requested.name, requested.mechanism)
+        check_znode_name(self._cluster, requested.name, is_encoded=True)
         if requested.iterations < ITERATIONS_MIN:
             raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
         if requested.iterations > ITERATIONS_MAX:

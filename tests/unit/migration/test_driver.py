@@ -1,0 +1,172 @@
+"""The driver of a migration and its sessions of ZooKeeper; `sim/migration` has its laws under faults."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from kraft_node.base.env import Env
+from kraft_node.metadata.loader import MetadataLoader
+from kraft_node.migration.claim import ControllerClaim, claim
+from kraft_node.migration.driver import LOOK_MS, MigrationDriver
+from kraft_node.migration.states import DriverState
+from kraft_node.migration.tree import paths
+from kraft_node.testing.zookeeper import SimSession, SimZooKeeper
+from kraft_protocol.ids import Uuid
+from kraft_protocol.wire.stored import ConfigRecord, FeatureLevelRecord, TopicRecord, ZkMigrationStateRecord
+from tests.stopped_time import SeededRandom, StoppedTime
+
+MIGRATION = 1
+
+
+class World:
+    """One driver whose metadata log has the migration. Jobs of the lane wait for `settle`."""
+
+    def __init__(self) -> None:
+        self.time = StoppedTime(now=1_000)
+        self.servers = SimZooKeeper()
+        self.servers.put(paths.CONTROLLER_EPOCH, b"4")
+        self.servers.put("/config/changes")
+        claim(self.servers.session(), 3002, 1, 0)
+        self.sessions: list[SimSession] = []
+        self.old: SimZooKeeper | None = None
+        """A server that has not followed yet; sessions read from it."""
+        self.jobs: deque[tuple[Any, Any]] = deque()
+        self.loader = MetadataLoader()
+        self.offset = 0
+        nothing: Any = None
+        lane: Any = self
+        env = Env(self.time, self.time, SeededRandom(), nothing, lane, nothing)
+        image = self.loader.image
+        self.driver = MigrationDriver(env, 3001, "c", image, self, self, self._connect, lambda: [3001], None)
+        self.loader.publishers.append(self.driver.moved)
+        self.commit(FeatureLevelRecord("metadata.version", 21), ZkMigrationStateRecord(MIGRATION))
+        self.commit(TopicRecord("a", Uuid(b"a" * 16)))
+
+    def _connect(self) -> SimSession:
+        made = self.servers.session()
+        self.sessions.append(_Session(self, made.number))
+        return self.sessions[-1]
+
+    # Background, MigrationLog and BrokerLink
+
+    def submit(self, lane: str, work: Any, done: Any) -> None:
+        del lane
+        self.jobs.append((work, done))
+
+    def append(self, records: Sequence[Any], committed: Any) -> None:
+        self.commit(*records)
+        self.time.call_soon(committed)
+
+    def begin(self, held: ControllerClaim) -> None: ...
+
+    def end(self) -> None: ...
+
+    def exclude(self, broker_ids: Collection[int]) -> None: ...
+
+    # What happens
+
+    def commit(self, *records: Any) -> None:
+        self.loader.apply([(self.offset + i, record) for i, record in enumerate(records)], 2, 0)
+        self.offset += len(records)
+        self.loader.publish()
+
+    def settle(self) -> None:
+        """Let the lane do its jobs."""
+        self.time.advance(0)
+        while self.jobs:
+            work, done = self.jobs.popleft()
+            try:
+                result = work()
+            except Exception as e:  # the lane's contract: an exception is a result
+                result = e
+            done(result)
+            self.time.advance(0)
+
+    def rest(self, ms: int) -> None:
+        for _ in range(0, ms, 100):
+            self.time.advance(100)
+            self.settle()
+
+    def lead(self) -> None:
+        self.driver.led(2)
+        self.settle()
+        assert self.driver.state is DriverState.DUAL_WRITE
+
+    def retain(self, value: str) -> None:
+        self.commit(ConfigRecord(2, "a", "retention.ms", value))
+        self.settle()
+
+    @property
+    def retention(self) -> str:
+        found: str = json.loads(self.servers.data()["/config/topics/a"])["config"]["retention.ms"]
+        return found
+
+
+class _Session(SimSession):
+    """Writes go to the leader; reads come from the server of the session."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world.servers, number)
+        self._world = world
+
+    def _read(self) -> None:
+        super()._read()
+        self._servers = self._world.old or self._world.servers
+
+    def get(self, paths: Sequence[str]) -> list[Any]:
+        try:
+            return super().get(paths)
+        finally:
+            self._servers = self._world.servers
+
+    def children(self, paths: Sequence[str]) -> list[list[str] | None]:
+        try:
+            return super().children(paths)
+        finally:
+            self._servers = self._world.servers
+
+
+def test_a_session_that_begins_while_the_leadership_is_lost_is_closed() -> None:
+    """It stayed open, with its threads, for as long as the process lived."""
+    world = World()
+    world.driver.led(2)
+    assert len(world.jobs) == 1, "the session begins in the lane"
+    world.driver.lost()
+    world.settle()
+    assert len(world.sessions) == 1
+    assert not world.servers.alive(world.sessions[0].number)
+
+
+def test_sessions_are_closed_once_they_are_lost_or_not_needed() -> None:
+    world = World()
+    world.lead()
+    world.servers.expire(world.sessions[0].number)
+    world.retain("1")
+    world.rest(1_000)
+    assert (world.retention, len(world.sessions)) == ("1", 2)
+    world.driver.lost()
+    world.settle()
+    assert not [one for one in world.sessions if world.servers.alive(one.number)]
+
+
+def test_a_new_session_writes_only_after_it_has_seen_the_own_last_write() -> None:
+    """The look at ZooKeeper's brokers began it, at a server that was behind: there, a change back needed no write."""
+    world = World()
+    world.retain("1")
+    world.lead()
+    before = SimZooKeeper(nodes=dict(world.servers.nodes))
+    world.retain("2")
+    assert world.retention == "2"
+    world.servers.expire(world.sessions[-1].number)
+    world.rest(LOOK_MS)  # this look has no answer
+    world.old = before
+    world.rest(LOOK_MS)
+    assert len(world.sessions) == 2
+    world.retain("1")
+    world.rest(1_000)
+    world.old = None
+    world.rest(120_000)
+    assert (world.retention, world.driver.lag) == ("1", 0)
