@@ -22,7 +22,7 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import BATCH_MAX, Credential, DesiredUser, UserState
-from kraft_operator.security.certificates import Authority, CertificateError
+from kraft_operator.security.certificates import Authority, CertificateError, key_of
 from kraft_operator.specs import issued as by_issue
 from kraft_operator.specs.client_config import TRUSTED_FILE, Access, password_problem, secret_data
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
@@ -68,6 +68,8 @@ class UserObjects:
     resource: Object
     """The KRaftCluster. It gets the events about deleted KRaftUsers."""
     write_claims: Callable[[Mapping[str, UserClaim]], Awaitable[object]]
+    authority_key: str = ""
+    """The fingerprint of the clients' authority in the record: nodes trust no other."""
     _secrets: dict[str, Object] = field(default_factory=dict)
     _given: dict[str, Object] = field(default_factory=dict)
     _passwords: dict[str, str] = field(default_factory=dict, repr=False)
@@ -179,10 +181,13 @@ class UserObjects:
     def _certificate(
         self, desired: DesiredUser, spec: KRaftUserSpec, before: Issued | None, rotation: str, now: datetime
     ) -> Issued | None:
-        if self._authority is None:
+        if self._authority is None or not self.authority_key:
             raise _ProblemError("AuthorityWaits", "the clients' authority of the cluster is not made yet")
         wanted = spec.authentication
         try:
+            if key_of(self._authority.certificate) != self.authority_key:
+                text = f"the Secret {self.cluster.name}-clients-ca has another key than the nodes trust: restore it"
+                raise _ProblemError("AuthorityChanged", f"{text}; no certificate is issued meanwhile")
             if not by_issue.certificate_due(before, desired.user, wanted, rotation, self._authority, now):
                 return before
             if not self._may_make():
