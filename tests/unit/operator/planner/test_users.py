@@ -222,10 +222,10 @@ def test_another_resource_waits_until_the_former_user_is_deleted() -> None:
     assert set(plan.gone) == {"u"}
 
 
-def test_without_a_password_the_former_one_stays() -> None:
-    plan = _plan(
-        replace(USER, mechanism="SCRAM-SHA-256"), credential=Credential("", "SecretMissing", "the Secret is missing")
-    )
+@pytest.mark.parametrize("mechanism", [OTHER, ""], ids=["password", "certificate"])
+def test_without_new_credentials_the_former_password_stays(mechanism: str) -> None:
+    missing = Credential("", "SecretMissing", "the Secret is missing")
+    plan = _plan(replace(USER, mechanism=mechanism), credential=missing)
     assert plan.count == 0
     assert plan.claims["u"].mechanisms == {SCRAM}
     assert plan.states["u"].reason == "SecretMissing"
