@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -44,6 +45,9 @@ ROTATION: Final = f"{GROUP}/rotation"
 UNREPORTED: Final = frozenset({"Changing", "AuthorityWaits"})
 """Reasons that need no help. They cause no event."""
 CONFLICT: Final = 409
+RESERVED: Final = re.compile(r".+-(cluster-ca|clients-ca|[0-9]+-tls)")
+"""Names of the Secrets with the certificates of clusters (`security.names`). A user's Secret there would stop a cluster
+whose node comes later."""
 
 Object = dict[str, Any]
 
@@ -217,6 +221,9 @@ class UserObjects:
             "annotations": {ID: issued.id, ISSUED: issued.at, ROTATION: issued.rotation},
         }
         there = self._secrets.get(desired.resource)
+        if there is None and RESERVED.fullmatch(desired.resource):
+            text = f"a Secret of the name {desired.resource} is for certificates of a cluster: name the KRaftUser"
+            raise _ProblemError("SecretInTheWay", f"{text} otherwise")
         try:
             if there is None:
                 await self.api.create(self._secret(resource, metadata, data))

@@ -317,6 +317,20 @@ def test_a_secret_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("name", ["sample-104-tls", "other-cluster-ca"])
+def test_a_user_takes_no_name_of_a_secret_that_a_cluster_may_need(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api, operator, users = await started(monkeypatch)
+        declare(api, name)
+        await passes(operator)
+        assert condition(api, name)["reason"] == "SecretInTheWay"
+        assert ("Secret", "demo", name) not in api.objects
+        assert users.passwords == {}
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_a_user_needs_a_listener_that_authenticates_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         api = new_api()
