@@ -21,7 +21,7 @@ from kraft_operator.apply import users
 from kraft_operator.apply.user_requests import look
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import Credential, DeclaredUsers, DesiredUser, UserState, names_of
-from kraft_operator.security.certificates import Authority, CertificateError
+from kraft_operator.security.certificates import Authority, CertificateError, key_of
 from kraft_operator.security.names import CLIENTS, TRUST, TRUSTED, authority_name
 from kraft_operator.specs import issued as by_issue
 from kraft_operator.specs.client_config import Access, password_problem, secret_data
@@ -160,6 +160,9 @@ class LocalUsers:
         else:
             name = authority_name(CLIENTS)
             authority = Authority(self._security_file(name, "ca.crt"), self._security_file(name, "ca.key"))
+            if key_of(authority.certificate) != dict(self._memory.record.authorities).get(CLIENTS):
+                where = self._folder.security(name)
+                raise CertificateError(f"{where} has another key than the nodes trust: restore it")
             if not by_issue.certificate_due(before, desired.user, wanted, rotation, authority, now):
                 assert before is not None
                 return before

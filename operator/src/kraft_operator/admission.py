@@ -16,15 +16,20 @@ from pydantic import ValidationError
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.problems import problems
+from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.api.versions import answer
 from kraft_operator.plan.model.levels import NAMES, level_of
 from kraft_operator.settings import Settings
+from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.config_check import cluster_config_problems, topic_config_problems
 from kraft_operator.specs.fronts import listener_problems
+from kraft_operator.specs.mode import ModeProblem, has_begun, in_force, mode_problems, present, settled
+from kraft_operator.specs.remembered import record_of
 from kraft_operator.specs.windows import window_problems
 
 INVALID = 422
+NOTHING: Mapping[str, Any] = {}
 
 
 class Server(kopf.WebhookServer):
@@ -63,15 +68,17 @@ def configure_webhooks(settings: kopf.OperatorSettings, ours: Settings) -> None:
 
 
 def _handler(check: Any) -> Any:
-    def admit(spec: Mapping[str, Any], operation: str | None = None, **_: Any) -> None:
-        lines = check(dict(spec)) if operation != "DELETE" else []
+    def admit(
+        spec: Mapping[str, Any], status: Mapping[str, Any] | None = None, operation: str | None = None, **_: Any
+    ) -> None:
+        lines = check(dict(spec), dict(status or {})) if operation != "DELETE" else []
         if lines:
             raise kopf.AdmissionError("; ".join(lines), code=INVALID)
 
     return admit
 
 
-def refusals_of_cluster(spec: Mapping[str, Any]) -> list[str]:
+def refusals_of_cluster(spec: Mapping[str, Any], status: Mapping[str, Any] = NOTHING) -> list[str]:
     """The reasons to refuse a KRaftCluster, one message each; empty if it is valid."""
     try:
         parsed = KRaftClusterSpec.model_validate(spec, extra="ignore")
@@ -81,10 +88,27 @@ def refusals_of_cluster(spec: Mapping[str, Any]) -> list[str]:
     level = parsed.metadata_version
     if level is not None and level_of(level) is None:
         lines.append(f"spec.metadataVersion: {level} is not known to this operator: {NAMES[0]} to {NAMES[-1]} are")
-    return lines
+    return [*lines, *_refusals_by_mode(parsed, status)]
 
 
-def refusals_of_topic(spec: Mapping[str, Any]) -> list[str]:
+def _refusals_by_mode(given: KRaftClusterSpec, status: Mapping[str, Any]) -> list[str]:
+    """Errors that depend on the mode of a cluster that has begun, as its status tells.
+
+    A new resource has no status. A record of before may still have a mode that is kept, so passes check it.
+    """
+    try:
+        record = record_of(KRaftClusterStatus.model_validate(status, extra="ignore"))
+    except ValidationError:
+        return []
+    if not has_begun(record) or not present(record):
+        return []
+    found = settled(record, given, remains=False, stopped=given.hibernated)
+    if isinstance(found, ModeProblem):
+        return [f"spec.security: {found.message}"]
+    return mode_problems(NamedCluster("", "", "", in_force(given, found)), given)
+
+
+def refusals_of_topic(spec: Mapping[str, Any], _status: Mapping[str, Any] = NOTHING) -> list[str]:
     """The reasons to refuse a KRaftTopic, one message each; empty if it is valid."""
     try:
         parsed = KRaftTopicSpec.model_validate(spec, extra="ignore")

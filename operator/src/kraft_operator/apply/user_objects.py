@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import BATCH_MAX, Credential, DesiredUser, UserState
-from kraft_operator.security.certificates import Authority, CertificateError
+from kraft_operator.security.certificates import Authority, CertificateError, key_of
 from kraft_operator.specs import issued as by_issue
 from kraft_operator.specs.client_config import TRUSTED_FILE, Access, password_problem, secret_data
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
@@ -44,6 +45,9 @@ ROTATION: Final = f"{GROUP}/rotation"
 UNREPORTED: Final = frozenset({"Changing", "AuthorityWaits"})
 """Reasons that need no help. They cause no event."""
 CONFLICT: Final = 409
+RESERVED: Final = re.compile(r".+-(cluster-ca|clients-ca|[0-9]+-tls)")
+"""Names of the Secrets with the certificates of clusters (`security.names`). A user's Secret there would stop a cluster
+whose node comes later."""
 
 Object = dict[str, Any]
 
@@ -68,6 +72,8 @@ class UserObjects:
     resource: Object
     """The KRaftCluster. It gets the events about deleted KRaftUsers."""
     write_claims: Callable[[Mapping[str, UserClaim]], Awaitable[object]]
+    authority_key: str = ""
+    """The fingerprint of the clients' authority in the record: nodes trust no other."""
     _secrets: dict[str, Object] = field(default_factory=dict)
     _given: dict[str, Object] = field(default_factory=dict)
     _passwords: dict[str, str] = field(default_factory=dict, repr=False)
@@ -179,10 +185,13 @@ class UserObjects:
     def _certificate(
         self, desired: DesiredUser, spec: KRaftUserSpec, before: Issued | None, rotation: str, now: datetime
     ) -> Issued | None:
-        if self._authority is None:
+        if self._authority is None or not self.authority_key:
             raise _ProblemError("AuthorityWaits", "the clients' authority of the cluster is not made yet")
         wanted = spec.authentication
         try:
+            if key_of(self._authority.certificate) != self.authority_key:
+                text = f"the Secret {self.cluster.name}-clients-ca has another key than the nodes trust: restore it"
+                raise _ProblemError("AuthorityChanged", f"{text}; no certificate is issued meanwhile")
             if not by_issue.certificate_due(before, desired.user, wanted, rotation, self._authority, now):
                 return before
             if not self._may_make():
@@ -212,6 +221,9 @@ class UserObjects:
             "annotations": {ID: issued.id, ISSUED: issued.at, ROTATION: issued.rotation},
         }
         there = self._secrets.get(desired.resource)
+        if there is None and RESERVED.fullmatch(desired.resource):
+            text = f"a Secret of the name {desired.resource} is for certificates of a cluster: name the KRaftUser"
+            raise _ProblemError("SecretInTheWay", f"{text} otherwise")
         try:
             if there is None:
                 await self.api.create(self._secret(resource, metadata, data))

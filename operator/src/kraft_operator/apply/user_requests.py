@@ -174,16 +174,25 @@ async def _change_credentials(
         elif change.upsert:
             refused[user] = f"the password of {user} was deleted meanwhile"
     deletion = m.AlterUserScramCredentialsRequest.ScramCredentialDeletion
-    deletions = [deletion(user, NUMBERS[name]) for user, one in changes.items() for name in one.drop]
-    if not setting and not deletions:
-        return
+    left = {
+        user: [deletion(user, NUMBERS[name]) for name in one.drop]
+        for user, one in changes.items()
+        if one.drop and user not in refused
+    }
     # Hashing takes milliseconds for each password.
-    upsertions = await asyncio.to_thread(_salted, setting)
-    request = m.AlterUserScramCredentialsRequest(deletions, upsertions)
-    answer: m.AlterUserScramCredentialsResponse = await client.request(broker, request)
-    for one in answer.results:
-        if one.error_code != NO_CREDENTIAL:
-            _note(refused, one.user, "the credentials", one.error_code, one.error_message)
+    upsertions = await asyncio.to_thread(_salted, setting) if setting else []
+    # A request that names a user twice changes nothing of it, whatever the mechanisms. So a new password comes first,
+    # and former ones go, one a request, if the cluster has taken it.
+    while left or upsertions:
+        new = {one.name for one in upsertions}
+        deletions = [waiting.pop(0) for user, waiting in left.items() if user not in new]
+        request = m.AlterUserScramCredentialsRequest(deletions, upsertions)
+        answer: m.AlterUserScramCredentialsResponse = await client.request(broker, request)
+        for one in answer.results:
+            if one.error_code != NO_CREDENTIAL:
+                _note(refused, one.user, "the credentials", one.error_code, one.error_message)
+        upsertions = []
+        left = {user: waiting for user, waiting in left.items() if waiting and user not in refused}
 
 
 def _salted(

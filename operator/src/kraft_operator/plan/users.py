@@ -348,8 +348,8 @@ def _follow_credentials(
     stale = credential.id != desired.sent or there.get(desired.mechanism) != desired.iterations
     if wanted and credential.id and stale:
         change = replace(change, upsert=(desired.mechanism, desired.iterations))
-    # Without a new password, an application would lose its only credential.
-    drop = mine - wanted if credential.id or not wanted else set[str]()
+    # Without a new password or certificate, an application would lose its only credential.
+    drop = mine - wanted if credential.id else set[str]()
     made = wanted if credential.id else wanted & old.mechanisms
     return replace(new, mechanisms=frozenset(mine | made)), replace(change, drop=tuple(sorted(drop)))
 

@@ -147,15 +147,31 @@ def _first(name: str, known: str, asked: Asked, policy: Policy, now: datetime) -
 
 
 def _steady(name: str, state: State, asked: Asked, policy: Policy, now: datetime) -> Decision:
+    if _asks_for_another(state, asked):
+        another = asked.given or new_authority(f"{name} CA", now, policy.days)
+        return _begin(name, state, another, asked.request, now)
+    return _lasting(name, state, asked, policy, now)
+
+
+def _asks_for_another(state: State, asked: Asked) -> bool:
+    """Whether the resource asks for an authority with another key."""
+    if asked.given is not None:
+        return _has_another_key(state, asked)
+    return bool(asked.request) and asked.request != state.request
+
+
+def _has_another_key(state: State, asked: Asked) -> bool:
+    """Whether the user's own Secret has another key than the authority."""
+    return asked.given is not None and key_of(asked.given.certificate) != key_of(state.current.certificate)
+
+
+def _lasting(name: str, state: State, asked: Asked, policy: Policy, now: datetime) -> Decision:
+    """Renew an authority that is near its end. Its key stays, so this needs no phase."""
     current = state.current
     if asked.given is not None:
-        if key_of(asked.given.certificate) != key_of(current.certificate):
-            return _begin(name, state, asked.given, asked.request, now)
         if asked.given.certificate != current.certificate:
             return Decision(replace(state, current=asked.given), why=f"take over the renewed {name} authority")
         return Decision(state, waits=_late(name, current, now))
-    if asked.request and asked.request != state.request:
-        return _begin(name, state, new_authority(f"{name} CA", now, policy.days), asked.request, now)
     if ends_at(current.certificate) - now < timedelta(days=policy.renew_days):
         return Decision(replace(state, current=renewed(current, now, policy.days)), why=f"renew the {name} authority")
     return Decision(state)
@@ -192,7 +208,12 @@ def _signing(
         former = key_of(state.former)
         if ends_at(state.former) <= now or (asked.forget and former.startswith(asked.forget)):
             return Decision(steady, why=f"stop trusting the former {name} authority {former[:SHOWN]}")
-        return Decision(state)
+        # The former one may be kept for years, and the present one has to outlast that.
+        lasting = _lasting(name, state, asked, policy, now) if not _has_another_key(state, asked) else Decision(state)
+        if lasting.state is state and _asks_for_another(state, asked):
+            text = f"another {name} authority: nodes still trust the former one {former[:SHOWN]}, and keep one only"
+            return Decision(state, waits=f"{text}: name it in the annotation forget-authority")
+        return lasting
     if proof.presents_current:
         return Decision(state, waits=f"the former {name} authority: {proof.presents_current}")
     return Decision(steady, why=f"stop trusting the former {name} authority: no node presents its certificates")

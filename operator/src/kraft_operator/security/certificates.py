@@ -134,6 +134,14 @@ def names_in(certificate: str) -> frozenset[str]:
     return frozenset({*found.get_values_for_type(x509.DNSName), *addresses})
 
 
+def as_named(host: str) -> str:
+    """A host or an address as a certificate names it: `FD00:0::1` is `fd00::1` there."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host if host.isascii() else host.encode("idna").decode()
+
+
 def is_issued_by(certificate: str, authority: str) -> bool:
     """Whether the first certificate in a text was issued by the first one of `authority`. Raises CertificateError."""
     try:
@@ -213,7 +221,7 @@ def _name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return x509.DNSName(host)
+        return x509.DNSName(as_named(host))
 
 
 def _fingerprint(key: object) -> str:

@@ -157,7 +157,10 @@ async def _authority(store: Store, needs: Needs, name: str, now: datetime, prove
     if len(kept.problems) > known_problems:
         return
     policy = needs.policies.get(name, Policy(keeps_former=name == CLIENTS))
-    proof = await prove(name, state) if state is not None and state.in_phase else NO_PROOF
+    # Nodes prove nothing about a former authority that clients may still need: it is kept for years, and each question
+    # is a failed handshake at every listener.
+    shown = state is not None and (state.next is not None or (state.in_phase and not policy.keeps_former))
+    proof = await prove(name, state) if state is not None and shown else NO_PROOF
     asked = needs.asked.get(name, Asked())
     if secret := needs.secrets.get(name):
         try:

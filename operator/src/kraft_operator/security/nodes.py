@@ -10,6 +10,7 @@ from kraft_operator.security.authorities import State
 from kraft_operator.security.certificates import (
     CertificateError,
     Leaf,
+    as_named,
     ends_at,
     is_issued_by,
     issue,
@@ -30,7 +31,7 @@ def why_due(chain: str, authority: State, names: Collection[str], now: datetime)
     try:
         if not is_issued_by(chain, authority.current.certificate):
             return "it is of another authority"
-        missing = sorted(set(names) - names_in(chain))
+        missing = sorted(set(map(as_named, names)) - names_in(chain))
         if missing:
             return f"it lacks the name {missing[0]}"
         if ends_at(chain) - now < timedelta(days=RENEW_DAYS):

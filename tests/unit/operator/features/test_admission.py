@@ -36,6 +36,39 @@ def test_refusals_name_the_wrong_fields() -> None:
     assert len(refusals_of_topic({"cluster": "c", "config": {"retention.ms": "x", "y": "1"}})) == 2
 
 
+@pytest.mark.parametrize(
+    ("changes", "status", "named"),
+    [
+        ({"listeners": [{"name": "tls", "port": 9093, "tls": True}]}, {"clusterId": "c"}, "spec.listeners[tls]"),
+        ({"listeners": [{"name": "x", "port": 9091}]}, {"clusterId": "c", "security": "Tls"}, "port 9091"),
+        ({"config": {"ssl.client.auth": "none"}}, {"clusterId": "c", "security": "Tls"}, "ssl.client.auth"),
+        ({"security": {"tls": "Disabled"}}, {"clusterId": "c", "security": "Tls"}, "spec.security: this cluster runs"),
+        ({"security": {}}, {"clusterId": "c"}, "spec.security: this cluster runs without TLS"),
+        ({"security": {}, "hibernated": True}, {"clusterId": "c"}, ""),
+        ({}, {"clusterId": "c", "security": "Tls"}, ""),
+        ({}, {"clusterId": "c", "authorities": [{"name": "cluster", "key": "k"}]}, ""),
+        ({"listeners": [{"name": "x", "port": 9091}]}, {}, ""),
+    ],
+    ids=["plaintext", "port", "key", "off", "on", "stopped", "fine", "unknown mode", "new"],
+)
+def test_the_mode_in_which_a_cluster_began_is_known(changes: Any, status: Any, named: str) -> None:
+    spec = {**_spec(), "security": None, **changes}
+    found = refusals_of_cluster({key: value for key, value in spec.items() if value is not None}, status)
+    if named:
+        assert any(named in line for line in found), found
+    else:
+        assert found == []
+
+
+def test_the_handler_gives_the_status_along() -> None:
+    made = kopf.OperatorRegistry()
+    register_webhooks(made)
+    handlers = {handler.id: handler for handler in made._webhooks.get_all_handlers()}
+    spec = {**_spec(), "security": {"tls": "Disabled", "openListeners": ["external"]}}
+    with pytest.raises(kopf.AdmissionError, match="runs with TLS"):
+        handlers["kraftclusters"].fn(spec=spec, status={"clusterId": "c", "security": "Tls"}, operation="UPDATE")
+
+
 def test_a_port_without_certificates_is_named() -> None:
     with pytest.raises(ValueError, match="KRAFT_WEBHOOK_CERTS"):
         Settings.of({"KRAFT_WEBHOOK_PORT": "9443"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from kraft_local.folder import Folder, Memory
 from kraft_local.users import CREDENTIALS, LocalUsers
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import Credential, DesiredUser
+from kraft_operator.security.certificates import key_of, new_authority
 from kraft_operator.specs.cluster import NamedCluster
 from tests.unit.operator.reconciling import new_resource
 
@@ -41,6 +44,25 @@ def test_damaged_credentials_are_named_and_not_replaced(tmp_path: Path, damaged:
     assert str(path) in found.message
     assert "delete it" in found.message
     assert path.read_bytes() == damaged
+
+
+def test_an_authority_that_the_record_does_not_know_issues_nothing(tmp_path: Path) -> None:
+    folder, now = Folder(tmp_path), datetime.now(UTC)
+    trusted, other = new_authority("clients CA", now, 1000), new_authority("clients CA", now, 1000)
+    for name, files in (("clients-ca", {"ca.crt": other.certificate, "ca.key": other.key}), ("trust", {"ca.crt": ""})):
+        folder.security(name).mkdir(parents=True)
+        for file, text in files.items():
+            (folder.security(name) / file).write_text(text)
+    spec = {"cluster": "sample", "authentication": {"type": "MutualTls"}}
+    record = Record(cluster_id="id", authorities=(("clients", key_of(trusted.certificate)),), security="Tls")
+    memory = Memory(record=record, users={"svc": {"spec": spec, "annotations": {}}})
+    users = LocalUsers(folder, memory, print, lambda _: "h:1")
+    document = {**new_resource()["spec"], "security": {}}
+    users._cluster = NamedCluster("sample", "default", "", KRaftClusterSpec.model_validate(document))
+    found = asyncio.run(users.credentials([DesiredUser("svc", "svc")]))["svc"]
+    assert (found.id, found.reason) == ("", "AuthorityNotValid")
+    assert str(folder.security("clients-ca")) in found.message
+    assert not folder.user("svc").exists()
 
 
 def test_a_given_password_that_is_not_text_is_named_and_not_shown(tmp_path: Path) -> None:

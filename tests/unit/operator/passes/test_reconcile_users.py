@@ -184,6 +184,30 @@ def test_a_certificate_is_issued_by_the_clients_authority(monkeypatch: pytest.Mo
     asyncio.run(main())
 
 
+def test_an_exchanged_clients_authority_issues_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api, operator, _ = await started(monkeypatch)
+        declare(api, "svc", authentication={"type": "MutualTls", "validDays": 30}, acls=[RULE])
+        await passes(operator)
+        before = dict(api.objects["Secret", "demo", "svc"]["data"])
+        authority = api.objects["Secret", "demo", "sample-clients-ca"]["data"]
+        kept, other = dict(authority), new_authority("clients CA", datetime.now(UTC), 1000)
+        authority["ca.crt"], authority["ca.key"] = _encoded(other.certificate), _encoded(other.key)
+        operator.touched(KEY)
+        await passes(operator)
+        assert api.objects["Secret", "demo", "svc"]["data"] == before, "no node trusts the other authority"
+        assert condition(api, "svc")["reason"] == "AuthorityChanged"
+        assert "sample-clients-ca" in condition(api, "svc")["message"]
+        authority.update(kept)
+        operator.touched(KEY)
+        await passes(operator)
+        assert condition(api, "svc")["reason"] == "InForce"
+        assert api.objects["Secret", "demo", "svc"]["data"] == before
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_a_rotation_is_done_once_for_a_request_and_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         api, operator, users = await started(monkeypatch)
@@ -287,6 +311,20 @@ def test_a_secret_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch
         await passes(operator)
         assert condition(api, "shop")["reason"] == "SecretInTheWay"
         assert api.objects["Secret", "demo", "shop"]["data"] == {"mine": "eA=="}
+        assert users.passwords == {}
+        operator.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["sample-104-tls", "other-cluster-ca"])
+def test_a_user_takes_no_name_of_a_secret_that_a_cluster_may_need(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        api, operator, users = await started(monkeypatch)
+        declare(api, name)
+        await passes(operator)
+        assert condition(api, name)["reason"] == "SecretInTheWay"
+        assert ("Secret", "demo", name) not in api.objects
         assert users.passwords == {}
         operator.close()
 

@@ -1,7 +1,8 @@
-"""KRaftUsers: the plan."""
+"""KRaftUsers: the plan, and the requests that carry it out."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from kraft_operator.api.user import OPERATIONS as BY_TYPE
 from kraft_operator.api.user import KRaftUserSpec
 from kraft_operator.apply import users
+from kraft_operator.apply.user_requests import carry_out
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import (
     ACLS,
@@ -30,8 +32,12 @@ from kraft_operator.plan.users import (
     plan_users,
 )
 from kraft_operator.specs.remembered import remembered_users, user_claims_of
+from kraft_protocol.client.aio import Address
+from kraft_protocol.sasl.scram import NUMBERS
+from kraft_protocol.wire import messages as m
 
 SCRAM = "SCRAM-SHA-512"
+OTHER = "SCRAM-SHA-256"
 READ = Acl(2, "t", 3, "*", 3, ALLOW)
 WRITE = Acl(2, "t", 3, "*", 4, ALLOW)
 USER = DesiredUser("u", "u", SCRAM, 4096, frozenset({READ}), {"producer_byte_rate": 5.0}, uid="uid", sent="id")
@@ -216,10 +222,10 @@ def test_another_resource_waits_until_the_former_user_is_deleted() -> None:
     assert set(plan.gone) == {"u"}
 
 
-def test_without_a_password_the_former_one_stays() -> None:
-    plan = _plan(
-        replace(USER, mechanism="SCRAM-SHA-256"), credential=Credential("", "SecretMissing", "the Secret is missing")
-    )
+@pytest.mark.parametrize("mechanism", [OTHER, ""], ids=["password", "certificate"])
+def test_without_new_credentials_the_former_password_stays(mechanism: str) -> None:
+    missing = Credential("", "SecretMissing", "the Secret is missing")
+    plan = _plan(replace(USER, mechanism=mechanism), credential=missing)
     assert plan.count == 0
     assert plan.claims["u"].mechanisms == {SCRAM}
     assert plan.states["u"].reason == "SecretMissing"
@@ -294,3 +300,52 @@ def test_a_malformed_resource_keeps_its_user(change: dict[str, Any]) -> None:
 def test_defaults_of_the_definition_are_those_of_the_test() -> None:
     spec = KRaftUserSpec.model_validate({"cluster": "c"}).model_dump(by_alias=True, exclude_none=True)
     assert set(spec) == {"cluster", *DEFAULTS}
+
+
+# Requests
+
+
+class Credentials:
+    """A cluster with credentials. As in Apache Kafka, a request that names a user twice changes nothing of it."""
+
+    def __init__(self, *there: tuple[str, str], refuses_passwords: bool = False) -> None:
+        self.there = {(user, NUMBERS[mechanism]) for user, mechanism in there}
+        self.refuses_passwords = refuses_passwords
+
+    async def request(self, _broker: Address, request: Any) -> m.AlterUserScramCredentialsResponse:
+        assert isinstance(request, m.AlterUserScramCredentialsRequest)
+        names = [one.name for one in (*request.deletions, *request.upsertions)]
+        errors = {name: 92 * (names.count(name) > 1) for name in names}
+        for one in request.upsertions:
+            errors[one.name] = errors[one.name] or 93 * self.refuses_passwords
+        self.there -= {(one.name, one.mechanism) for one in request.deletions if not errors[one.name]}
+        self.there |= {(one.name, one.mechanism) for one in request.upsertions if not errors[one.name]}
+        result = m.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+        return m.AlterUserScramCredentialsResponse(results=[result(user=one, error_code=errors[one]) for one in errors])
+
+
+def _carried_out(cluster: Credentials, changes: dict[str, UserChange]) -> dict[str, str]:
+    client: Any = cluster
+    return asyncio.run(carry_out(client, Address("b", 1), changes, dict.fromkeys(changes, "word")))
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (UserChange((OTHER, 4096), drop=(SCRAM,)), {("u", NUMBERS[OTHER]), ("v", NUMBERS[SCRAM])}),
+        (UserChange(drop=(OTHER, SCRAM)), {("v", NUMBERS[SCRAM])}),
+    ],
+    ids=["another mechanism", "both deleted"],
+)
+def test_two_changes_of_one_users_credentials_are_not_in_one_request(
+    change: UserChange, left: set[tuple[str, int]]
+) -> None:
+    cluster = Credentials(("u", SCRAM), ("u", OTHER))
+    assert _carried_out(cluster, {"u": change, "v": UserChange((SCRAM, 4096))}) == {}
+    assert cluster.there == left
+
+
+def test_a_refused_password_takes_no_former_one_along() -> None:
+    cluster = Credentials(("u", SCRAM), refuses_passwords=True)
+    assert "u" in _carried_out(cluster, {"u": UserChange((OTHER, 4096), drop=(SCRAM,))})
+    assert cluster.there == {("u", NUMBERS[SCRAM])}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kraft_operator.security.authorities import Asked, Policy, Proof, State, data_of, decide, state_of
-from kraft_operator.security.certificates import Authority, CertificateError, ends_at, key_of, new_authority
+from kraft_operator.security.certificates import Authority, CertificateError, ends_at, key_of, new_authority, renewed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PROVEN = Proof("", "")
@@ -121,6 +121,32 @@ def test_a_former_authority_of_clients_is_trusted_until_a_request_names_it() -> 
     asked = Asked(forget=key_of(former)[:16])
     assert step(state, known(state), policy=policy, asked=asked).state.former == ""
     assert step(state, known(state), policy=policy, now=NOW + timedelta(days=51)).state.former == ""
+
+
+def test_an_authority_of_clients_is_renewed_while_a_former_one_is_trusted() -> None:
+    policy, late = replace(POLICY, keeps_former=True), NOW + timedelta(days=91)
+    state = replace(made(), former=new_authority("x", NOW, 1000).certificate, since=NOW)
+
+    after = step(state, known(state), policy=policy, now=late).state
+    assert known(after) == known(state) and ends_at(after.current.certificate) == late + timedelta(days=100)
+    assert (after.former, after.since) == (state.former, NOW)
+    again = step(state, known(state), policy=policy, asked=Asked(request="again"), now=late)
+    assert ends_at(again.state.current.certificate) > late, "also while another replacement waits"
+    by_owner = renewed(state.current, late, 30)
+    taken = step(state, known(state), policy=policy, asked=Asked(given=by_owner), now=late).state
+    assert taken == replace(state, current=by_owner)
+
+
+@pytest.mark.parametrize("asked", [Asked(request="again"), Asked(given=new_authority("Corp", NOW, 50))])
+def test_another_replacement_of_clients_names_the_former_authority_that_it_waits_for(asked: Asked) -> None:
+    policy = replace(POLICY, keeps_former=True)
+    former = new_authority("x", NOW, 50).certificate
+    state = replace(made(), former=former, since=NOW)
+
+    waiting = step(state, known(state), policy=policy, asked=asked)
+    assert waiting.state is state and key_of(former)[:16] in waiting.waits
+    forgotten = step(state, known(state), policy=policy, asked=replace(asked, forget=key_of(former)[:16])).state
+    assert step(forgotten, known(state), policy=policy, asked=asked).state.next is not None
 
 
 @pytest.mark.parametrize("phase", ["steady", "trusting", "signing"])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kraft_operator.security.authorities import State
 from kraft_operator.security.certificates import (
     Authority,
     CertificateError,
@@ -21,6 +22,7 @@ from kraft_operator.security.certificates import (
     new_authority,
     renewed,
 )
+from kraft_operator.security.nodes import chain_of, files_of
 from tests.peer import require_program
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -139,6 +141,15 @@ def test_names_are_read_as_they_were_given() -> None:
 
     assert names_in(leaf.chain) == NAMES
     assert names_in(issue(new_authority("x", NOW, 30), {"CN": "ann"}, NOW, 10).chain) == frozenset()
+
+
+def test_a_node_with_names_in_any_notation_keeps_its_certificate() -> None:
+    cluster, clients = (State(new_authority(name, NOW, 1000)) for name in ("cluster CA", "clients CA"))
+    names = {"2001:DB8:0:0::1", "Broker.example", "b\u00fccher.example"}
+    files, why = files_of(None, {"CN": "node"}, names, cluster, clients, NOW)
+    assert why
+    assert names_in(chain_of(files["node.pem"])) == {"2001:db8::1", "Broker.example", "xn--bcher-kva.example"}
+    assert files_of(files, {"CN": "node"}, names, cluster, clients, NOW) == (files, ""), "not issued in each pass"
 
 
 def test_keys_do_not_appear_in_texts_of_objects() -> None:

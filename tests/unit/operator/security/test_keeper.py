@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from kraft_operator.security.authorities import Asked, Proof, State
 from kraft_operator.security.keeper import Kept, Needs, keep
-from kraft_operator.security.names import CLUSTER
+from kraft_operator.security.names import CLIENTS, CLUSTER
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -44,3 +44,23 @@ def test_a_cluster_rests_only_when_no_phase_of_its_authority_is_under_way() -> N
     for _ in range(4):
         assert once("another", known).waits != [], "also in the pass that begins the phase"
     assert "next.crt" in store.stored["cluster-ca"]
+
+
+def test_no_node_is_asked_about_a_former_authority_of_clients_that_stays() -> None:
+    store, asked = Memory(), list[str]()
+
+    async def prove(name: str, _state: State) -> Proof:
+        asked.append(name)
+        return Proof("", "")
+
+    def once(known: Mapping[str, str]) -> Kept:
+        needs = Needs("demo", "ns", {1: {"demo-1"}}, known, {CLIENTS: Asked(request="another" if known else "")})
+        return asyncio.run(keep(store, needs, NOW, prove))
+
+    known = once({}).fingerprints
+    for _ in range(4):
+        known = once(known).fingerprints
+    assert asked == [CLIENTS], "whether the nodes trust the next one"
+    assert "former.crt" in store.stored["clients-ca"]
+    assert once(known).waits == []
+    assert asked == [CLIENTS]
