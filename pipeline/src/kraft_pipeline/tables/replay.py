@@ -44,6 +44,7 @@ LIST: Final = "letters"
 """Key of the note in a position that names the batch's list."""
 PLACE: Final = ("topic", "partition", "offset", "batch")
 """Columns that identify a dead letter."""
+ORDER: Final = ("topic", "partition", "batch", "offset")
 BATCH_BYTES: Final = 64 * 1024 * 1024
 """Bytes of dead-letter files that one batch reads."""
 
@@ -262,15 +263,19 @@ def _letters(storage: Storage, files: Sequence[Added]) -> pa.Table:
     for file in files:
         with storage.open(file.path) as source:
             parts.append(aligned(pq.read_table(source), values.DEAD_SCHEMA))
-    return pa.concat_tables(parts).sort_by([(name, "ascending") for name in PLACE[:3]])
+    return pa.concat_tables(parts).sort_by([(name, "ascending") for name in ORDER])
 
 
 def _by_partition(letters: pa.Table) -> list[pa.Table]:
-    """Split sorted letters by partition."""
+    """Split letters in ORDER by partition, and so that offsets identify the letters of a part.
+
+    A topic that was made anew, or truncated by an unclean election, had several records with one offset.
+    """
     found, begin = [], 0
-    keys = list(zip(letters.column("topic").to_pylist(), letters.column("partition").to_pylist(), strict=True))
-    for end in range(1, len(keys) + 1):
-        if end == len(keys) or keys[end] != keys[begin]:
+    columns = (letters.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+    places = list(zip(*columns, strict=True))
+    for end in range(1, len(places) + 1):
+        if end == len(places) or places[end][:2] != places[begin][:2] or places[end][2] <= places[end - 1][2]:
             found.append(letters.slice(begin, end - begin))
             begin = end
     return found
