@@ -208,6 +208,8 @@ class Backfill:
         self._spec, self._sizes, self._live, self._since_ms = spec, sizes, live, since_ms
         self._losses = losses
         self._range: Position | None = None
+        self._first: Offsets = {}
+        """Where the first batch of the range begins."""
         self.lags: Offsets = {}
 
     def plan(self, cluster: Cluster, state: State, dead: State) -> Plan | None:
@@ -220,7 +222,7 @@ class Backfill:
         if self._range is None:
             self._range = self._settled(cluster, state.position)
         whole = self._range
-        start = state.position.offsets if _same(state.position, whole) and state.position else whole.begun
+        start = state.position.offsets if _same(state.position, whole) and state.position else self._first
         start, _ = self._left(cluster, start, replace(whole, offsets=whole.until))
         self.lags = {key: whole.until[key] - offset for key, offset in start.items()}
         todo = sum(self.lags.values())
@@ -242,21 +244,34 @@ class Backfill:
         return going.good, frozenset((loss.topic, loss.partition) for loss in going.lost)
 
     def _settled(self, cluster: Cluster, then: Position | None) -> Position:
-        """The range of an unfinished backfill, or the records before all that has been read. Raises SpecError."""
+        """The range of an unfinished backfill, or the records before all that has been read.
+
+        Both end where the stream began. That may be below an earlier range: in a log that an unclean election
+        truncated, or in a topic that was made anew. Raises SpecError and DataLossError.
+        """
         live = self._live().position
         if live is None:
             raise SpecError("the table has no batch yet: its first batch settles what came before it")
         for topic, partition in sorted(set(live.offsets) - set(live.begun)):
             raise SpecError(f"the table does not record where {topic}-{partition} began: an earlier version created it")
         refuse(continued(live, position(cluster, live.offsets)).lost)
-        if then is not None and then.offsets != then.until:
-            return then
-        until = {**live.begun, **({} if then is None else then.begun)}
+        until = dict(live.begun)
+        if then is not None:
+            unread = {key: offset for key, offset in then.offsets.items() if offset < then.until[key]}
+            lost = continued(replace(then, offsets=unread), live).lost
+            judged(lost, self._losses, strict=self._spec.fail_on_data_loss)
+            same = continued(then, live).good
+            ends = {key: min(then.until[key], live.begun[key]) for key in same}
+            self._first = {key: min(offset, ends[key]) for key, offset in same.items()}
+            if self._first != ends:
+                begun = {key: then.begun[key] for key in same}
+                return Position(self._first, live.cluster, live.topics, begun, ends)
+            until |= {key: min(then.begun[key], live.begun[key]) for key in same}
         found = cluster.offsets(dict.fromkeys(until, EARLIEST))
         if self._since_ms is not None:
             since = cluster.offsets(dict.fromkeys(until, self._since_ms))  # -1: all records are older
             found = {key: max(offset, since[key]) if since[key] >= 0 else until[key] for key, offset in found.items()}
-        begun = {key: min(found[key], last) for key, last in until.items()}
+        begun = self._first = {key: min(found[key], last) for key, last in until.items()}
         return Position(begun, live.cluster, live.topics, begun, until)
 
 
