@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -15,6 +14,7 @@ from kraft_pipeline.tables.stores.committer import State
 from kraft_pipeline.tables.stores.opening import options_of
 from kraft_pipeline.tables.stores.storage import Folder
 from kraft_protocol.client.errors import DataLossError
+from kraft_protocol.client.requests import OffsetAnswer, PartitionInfo, TopicInfo
 from tests.unit.pipeline.tables.test_table_changes import parsed
 
 KEY: Final = ("t", 0)
@@ -22,17 +22,28 @@ OLD, NEW = "01" * 16, "02" * 16
 
 
 class Brokers:
-    """Brokers with one topic of the id `topic`, whose log begins at offset 0."""
+    """Brokers with one partition, whose log begins at offset 0. `topic` is the id of its topic, "" without it."""
 
     cluster_id = "c"
 
     def __init__(self, topic: str) -> None:
-        self._topic = topic
+        found = TopicInfo(0, "t", bytes.fromhex(topic), False, {0: PartitionInfo(0, 1, 3)})
+        self._topics = {"t": found} if topic else {}
 
-    def topic(self, name: str) -> Any:
-        return SimpleNamespace(name=name, id=bytes.fromhex(self._topic))
+    def topics(self, _: Any = None) -> dict[str, TopicInfo]:
+        return self._topics
+
+    def topic(self, name: str) -> TopicInfo:
+        return self._topics[name]
+
+    def known(self, names: Any) -> dict[str, set[bytes]]:
+        return {name: {self._topics[name].id} if name in self._topics else set() for name in names}
+
+    def listed(self, wanted: Any, **_: Any) -> dict[tuple[str, int], OffsetAnswer]:
+        return dict.fromkeys(wanted, OffsetAnswer(0, 500, 3))
 
     def offsets(self, wanted: Any) -> dict[tuple[str, int], int]:
+        assert not wanted or self._topics
         return dict.fromkeys(wanted, 0)
 
     def parted(self, read: Any) -> dict[tuple[str, int], int]:
@@ -60,8 +71,11 @@ def planned(path: Path, live: Position, then: Position | None) -> tuple[int, int
     plan = backfill.plan(brokers, state, State())
     if plan is None:
         return None
-    after = backfill.plan(brokers, State(3, plan.end), State())
-    assert after is None
+    assert backfill.plan(brokers, State(3, plan.end), State()) is None
+    # If the writer dies after the dead letters of the batch, the next one repeats the batch.
+    again = backfill.plan(brokers, state, State(3, plan.end))
+    assert again is not None
+    assert (again.again, again.start, again.end.offsets) == (True, plan.start, plan.end.offsets)
     return plan.start[KEY], plan.end.offsets[KEY]
 
 
