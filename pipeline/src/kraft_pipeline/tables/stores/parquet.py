@@ -8,7 +8,8 @@ does not grow with the age of the table. `_common_metadata` has the columns of a
 the columns of one file.
 
 Engines ignore names that begin with an underscore and find data files in Hive folders. After a writer dies, they may
-see files of an uncommitted batch until the next start. Readers that must not see them use `live()`.
+see files of an uncommitted batch until the next start. Readers that must not see them use `live()`. Engines would see
+replaced files beside the files that replace them, so replaced files are removed right after the transaction.
 """
 
 from __future__ import annotations
@@ -117,9 +118,10 @@ class ParquetTable:
         self._append(
             {"batch": batch, "position": position.to_json(), "added": [_described(file) for file in files], **gone},
         )
+        self._remove_replaced()
 
     def files(self) -> set[str]:
-        """Paths of current files and of replaced files that are not vacuumed yet."""
+        """Paths of current files and of replaced files that are not removed yet."""
         self._refresh()
         return {*self._files, *self._removed}
 
@@ -129,19 +131,27 @@ class ParquetTable:
         return list(self._files.values())
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
-        """As `Committer.replace`: append one transaction. Raises ConflictError, FencedError."""
+        """As `Committer.replace`: append one transaction, and remove the old files.
+
+        Raises ConflictError, FencedError, and OSError, after which the table may have the new files.
+        """
         self.state().check(self._storage.uri, self._epoch)
         self._hold(old)
         self._append({"removed": list(old), "added": [_described(file) for file in new]})
+        self._remove_replaced()
 
     def _hold(self, paths: Sequence[str]) -> None:
         gone = [path for path in paths if path not in self._files]
         if gone:
             raise ConflictError(f"{gone[0]} is no longer a file of the table")
 
-    def vacuum(self, older_s: float) -> int:
-        """Remove files replaced at least `older_s` seconds ago, by the transaction's time. Returns their number."""
-        old = [path for path, when in self._removed.items() if time.time() - when >= older_s]
+    def vacuum(self, older_s: float) -> int:  # noqa: ARG002 - readers of the folder see files of any age
+        """Remove replaced files that an interrupted writer has left. Returns their number."""
+        self._refresh()
+        return self._remove_replaced()
+
+    def _remove_replaced(self) -> int:
+        old = list(self._removed)
         for path in old:
             self._storage.delete(path)
         while not self._removed.keys().isdisjoint(old):
@@ -152,8 +162,8 @@ class ParquetTable:
         return len(old)
 
     def sweep(self) -> int:
-        """Remove abandoned drafts of transactions. Returns their number."""
-        limit, count = time.time() - DRAFT_S, 0
+        """Remove abandoned drafts of transactions, and replaced files. Returns their number."""
+        limit, count = time.time() - DRAFT_S, self.vacuum(0.0)
         for file in list(self._storage.list(LOG)):
             if file.path.startswith(f"{LOG}/.") and file.modified < limit:
                 self._storage.delete(file.path)
