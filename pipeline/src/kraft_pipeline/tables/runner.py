@@ -200,8 +200,9 @@ class Runner:
         self._table.state().check(self.spec.path, self._epoch)
 
     def _settle_late(self) -> None:
-        """Remove files that were written for batches of this run after their end."""
+        """Remove files that were written for batches and merges of this run after their end."""
         now = self._settled = time.monotonic()
+        self._caretaker.settle_late(LATE_S)
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             for work in intents.unsettled(open_storage(path, self.spec.storage), self._app):
                 if work.epoch == self._epoch and work.batch is not None:

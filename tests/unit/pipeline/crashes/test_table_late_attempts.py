@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraft_pipeline.tables import runner
+from kraft_pipeline.tables import maintenance, runner
 from kraft_pipeline.tables.engines.tasks import Job, Result
 from kraft_pipeline.tables.errors import SPARK, Failure, TaskError
 from kraft_pipeline.tables.specs import table_spec
@@ -85,3 +85,34 @@ def test_a_file_written_after_its_batch_has_failed_is_removed(tmp_path: Path, ki
     feed.values(b'{"n": 1}')
     assert there(given) == open_table(given).files()
     assert len(there(given)) == 1
+
+
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
+def test_a_merged_file_that_is_written_twice_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A second attempt of a merge recorded its file after the merge, and nobody looked before the next start."""
+    given, feed = fed(tmp_path / "t", kind)
+    for n in range(3):
+        feed.values(b'{"n": %d}' % n)
+    engine, works = feed.runner._caretaker._engine, list[Any]()
+    merge = maintenance._merge
+
+    def seen(spec: Any, columns: Any, work: Any, group: Any) -> Any:
+        works.append(work)
+        return merge(spec, columns, work, group)
+
+    monkeypatch.setattr(maintenance, "_merge", seen)
+    monkeypatch.setattr(engine, "outlives", True, raising=False)
+    feed.runner._caretaker._pass()
+    (work,) = works
+    known, twice = {file.path for file in open_table(given).live()}, tmp_path / "t" / "twice.parquet"
+    assert len(known) == 1
+    for patience_s in (30.0, 0.0):
+        work.intend([twice.name])
+        twice.write_bytes(b"rows")
+        monkeypatch.setattr(runner, "LATE_S", patience_s)
+        feed.runner._settle_late()
+        assert not twice.exists()
+        assert {file.path for file in open_table(given).live()} == known <= there(given)
+    assert [one for one in intents.unsettled(Folder(tmp_path / "t"), given.app_id) if one.is_beside] == []
