@@ -120,7 +120,7 @@ class Runner:
         self._rows, self._pause_s, self._spark_failures = 0, POLL_S, 0
         self._settled = time.monotonic()
         self._ended: dict[tuple[str, str], _Ended] = {}
-        """By the table's path and the name of the batch's work."""
+        """By the table's path and the folder of the batch's work."""
         self._losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
         self._run = uuid.uuid4().hex[:8]
         self._epoch = 0
@@ -200,24 +200,27 @@ class Runner:
         self._table.state().check(self.spec.path, self._epoch)
 
     def _settle_late(self) -> None:
-        """Remove files that were written for batches and merges of this run after their end."""
+        """Remove files that were written late: for batches and merges of this run, or by writers that are fenced."""
         now = self._settled = time.monotonic()
         self._caretaker.settle_late(LATE_S)
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             for work in intents.unsettled(open_storage(path, self.spec.storage), self._app):
+                ended = self._ended.get((path, work.folder))
                 if work.epoch == self._epoch and work.batch is not None:
-                    ended = self._ended.get((path, work.name))
                     is_over = ended is None or now - ended.at >= LATE_S
                     work.settle(table.files if ended is None else ended.kept.copy, forget=is_over)
+                elif not work.is_formats and work.epoch < self._epoch == table.state().epoch:
+                    ended = self._ended.setdefault((path, work.folder), _Ended(now, frozenset()))
+                    self._discard(work, table, forget=now - ended.at >= LATE_S)
         self._ended = {key: ended for key, ended in self._ended.items() if now - ended.at < LATE_S}
 
     def _settle(self, path: str, number: int, kept: Sequence[str] = ()) -> None:
         """Remove the files of a batch's tasks that its table at `path` has not got."""
         work = self._work(path, number)
-        before = self._ended.get((path, work.name))
+        before = self._ended.get((path, work.folder))
         there = frozenset(kept) if before is None else before.kept.union(kept)
         if self._engine.outlives:
-            self._ended[path, work.name] = _Ended(time.monotonic(), there)
+            self._ended[path, work.folder] = _Ended(time.monotonic(), there)
         work.settle(there.copy, forget=not self._engine.outlives)
 
     def _sleep(self, seconds: float) -> None:
@@ -266,18 +269,20 @@ class Runner:
             count += table.sweep()
             for work in intents.unsettled(storage, self._app):
                 if (work.epoch, work.is_beside) < (self._epoch, True):
-                    batch, last = work.batch, table.state().batch
-                    if batch is None or batch <= last:
-                        count += work.settle(table.files)
-                        continue
                     is_own = work.epoch == self._epoch and self._engine.outlives  # a batch of this run has failed
                     if is_own:
-                        self._ended[path, work.name] = _Ended(time.monotonic(), frozenset())
-                    count += work.settle(set, forget=not is_own)
+                        self._ended.setdefault((path, work.folder), _Ended(time.monotonic(), frozenset()))
+                    count += self._discard(work, table, forget=not is_own)
             if table.schema() is not None and intents.is_new(storage, self._app):
                 count += self._sweep_unrecorded(storage, table)
                 intents.begin(storage, self._app)
         return count
+
+    def _discard(self, work: Work, table: Committer, *, forget: bool) -> int:
+        """Remove the files of a work that is not committed any more. Returns their number."""
+        if work.batch is None or work.batch <= table.state().batch:
+            return work.settle(table.files)
+        return work.settle(set, forget=forget)
 
     def _sweep_unrecorded(self, storage: Storage, table: Committer) -> int:
         """Remove leftovers of earlier releases, which recorded no files, by file name. Runs once per table."""

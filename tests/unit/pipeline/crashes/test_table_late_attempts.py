@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from kraft_pipeline.tables.engines.tasks import Job, Result
 from kraft_pipeline.tables.errors import SPARK, Failure, TaskError
 from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import Folder
 from kraft_protocol.client.fetch import Range
@@ -116,3 +117,36 @@ def test_a_merged_file_that_is_written_twice_is_removed(
         assert not twice.exists()
         assert {file.path for file in open_table(given).live()} == known <= there(given)
     assert [one for one in intents.unsettled(Folder(tmp_path / "t"), given.app_id) if one.is_beside] == []
+
+
+class Paused(Fed):
+    """Its process is paused between the plan of a batch and its tasks, and another one takes over."""
+
+    def __init__(self, logs: dict[int, bytes], then: Callable[[], None]) -> None:
+        super().__init__(logs)
+        self._then = then
+
+    def run(self, job: Job, ranges: Sequence[Range]) -> list[Result]:
+        self._then()
+        return super().run(job, ranges)
+
+
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
+def test_files_of_a_fenced_writer_that_goes_on_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It wrote its files after the clean-up of its successor, which looked again only at its next start."""
+    given, old = fed(tmp_path / "t", kind)
+    old.runner._engine = Fed(old._logs)
+    old.values(b'{"n": 1}')
+    new: Any = Feed(given)
+    old.runner._engine = Paused(old._logs, new.begin)
+    with pytest.raises(FencedError):
+        old.values(b'{"n": 2}')
+    assert len(there(given)) == 2
+    for patience_s in (30.0, 0.0):
+        monkeypatch.setattr(runner, "LATE_S", patience_s)
+        new.runner._settle_late()
+        assert there(given) == open_table(given).files()
+    left = intents.unsettled(Folder(tmp_path / "t"), given.app_id)
+    assert [work for work in left if not work.is_formats] == []

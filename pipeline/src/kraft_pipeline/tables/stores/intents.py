@@ -52,6 +52,11 @@ class Work:
         """Whether it runs beside batches, possibly in another process of the same epoch."""
         return self.name.startswith((COMPACT, COMMIT + COMPACT))
 
+    @property
+    def is_formats(self) -> bool:
+        """Whether it is a commit of the table's format, which cleans up after it by itself."""
+        return self.name.startswith(COMMIT)
+
     def intend(self, paths: Sequence[str]) -> None:
         """Record files that are about to be written. Raises OSError."""
         self.storage.write(f"{self.folder}/{uuid.uuid4().hex}.json", json.dumps(list(paths)).encode())
