@@ -82,19 +82,20 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
     if a file to merge was replaced meanwhile, and FencedError if a writer started.
     """
     table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
-    work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
+    engine, storage, epoch = engine or InlineEngine(), open_storage(path, spec.storage), table.join()
     groups = list(_groups(table.live(), spec.compact_to))
-    if not groups:
-        return 0, 0
-    kept: list[str] = []
-    try:
-        for group, file in _merged(spec, engine or InlineEngine(), table.schema(), work, groups):
-            _replace(table, [old.path for old in group], file)
-            kept.append(file.path)
-    except ConflictError:
-        work.settle(lambda: kept)
-        raise
-    work.settle(lambda: kept)
+    # Engines see merged files of a Parquet table beside their parts, so there each file is committed soon.
+    at_once = max(1, engine.parallelism if spec.format == "parquet" else len(groups))
+    for first in range(0, len(groups), at_once):
+        work, kept = Work(storage, spec.app_id, epoch, f"{COMPACT}{uuid.uuid4().hex}"), list[str]()
+        try:
+            for group, file in _merged(spec, engine, table.schema(), work, groups[first : first + at_once]):
+                _replace(table, [old.path for old in group], file)
+                kept.append(file.path)
+        except ConflictError:
+            settled(work, kept)
+            raise
+        settled(work, kept)
     return sum(len(group) for group in groups), len(groups)
 
 

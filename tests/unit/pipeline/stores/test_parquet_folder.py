@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.replay import Replayed, replay
 from kraft_pipeline.tables.runner import Runner
 from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.parquet import ParquetTable
 from tests.documents import table_document
 from tests.feed import Feed
@@ -43,6 +45,30 @@ def test_merged_rows_are_there_once(tmp_path: Path, beside: bool) -> None:
     merge(table, beside=beside)
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
     assert column(table.path, "n") == [0, 1, 2]
+
+
+class Watching(InlineEngine):
+    """Notes the rows that an engine reads before each step."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self.seen = path, list[list[int]]()
+
+    def map(self, call: Any, work: Any) -> Any:
+        self.seen.append(column(self._path, "n"))
+        return super().map(call, work)
+
+
+def test_files_are_replaced_group_by_group(tmp_path: Path) -> None:
+    """A large table takes hours to merge: all merged files stood beside their parts until the last one was written."""
+    table = given(tmp_path / "t")
+    feed = Feed(table)
+    for n in range(4):
+        feed.values(b'{"n": %d}' % n)
+    size = max(file.size for file in open_table(table).live())
+    engine = Watching(table.path)
+    assert maintenance.compact(replace(table, compact_to=size * 5 // 2), engine) == (4, 2)
+    assert engine.seen == [[0, 1, 2, 3]] * 2
+    assert column(table.path, "n") == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("next_step", ["maintenance", "start"])
