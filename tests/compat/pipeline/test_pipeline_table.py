@@ -251,7 +251,7 @@ def test_small_files_are_merged_and_a_table_can_be_reset(cluster: Target, name: 
         assert maintenance.compact(parsed) == (files, 1)
         assert maintenance.compact(parsed) == (0, 0)
         assert sorted((row["offset"], row["value"]) for row in rows(path, kind)) == before
-        assert maintenance.vacuum(parsed) == files
+        assert maintenance.vacuum(parsed) == (0 if kind == "parquet" else files)  # engines read Parquet's folder
         assert len(list(path.glob("kafkatable-*.parquet"))) == 1
         assert sorted((row["offset"], row["value"]) for row in rows(path, kind)) == before
         found = maintenance.status(parsed)

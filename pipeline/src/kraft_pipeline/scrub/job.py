@@ -60,6 +60,7 @@ DIGEST_SCHEMA: Final = pa.schema(
         pa.field("compacted", pa.bool_()),
         pa.field("digests", pa.binary()),
         pa.field("bytes", pa.int64()),
+        pa.field("gone", pa.int64()),
         pa.field("found", _FOUND),
         pa.field("replicas", _REPLICAS),
     ]
@@ -110,8 +111,8 @@ def _scan_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from pieces(row, *_scan_segment(row))
 
 
-def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int]:
-    """Digests, findings and bytes of one segment."""
+def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int, int]:
+    """Digests, findings and bytes of one segment, and the offset below which retention has deleted it meanwhile."""
     scanner = Scanner(
         expected=row["base"],
         compacted=row["compacted"],
@@ -124,11 +125,11 @@ def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int]:
         with FileSource(f"{folder}/{row['segment']}", row["size"]) as source:
             scanner.scan(source, next_base=row["next_base"])
     except FileNotFoundError:  # deleted by retention since
-        return np.empty((0, len(FIELDS)), np.int64), [], 0
+        return np.empty((0, len(FIELDS)), np.int64), [], 0, row["next_base"] if row["next_base"] >= 0 else row["high"]
     except OSError as e:
         unreadable = Damage(kinds.UNREADABLE, -1, row["base"], max(row["base"], row["next_base"] - 1), str(e))
-        return np.empty((0, len(FIELDS)), np.int64), [finding(row, unreadable, [])], 0
-    return scanner.digests(), findings_of(row, scanner), row["size"]
+        return np.empty((0, len(FIELDS)), np.int64), [finding(row, unreadable, [])], 0, 0
+    return scanner.digests(), findings_of(row, scanner), row["size"], 0
 
 
 def findings_of(row: dict[str, Any], scanner: Scanner) -> list[Finding]:
@@ -153,13 +154,17 @@ def finding(row: dict[str, Any], damage: Damage, bits: list[tuple[int, int]]) ->
     return Finding(*place, damage.position, damage.base, damage.last, damage.kind, damage.detail, bits)
 
 
-def pieces(row: dict[str, Any], digests: Any, found: list[Finding], size: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows in DIGEST_SCHEMA, one per stretch with its findings; at least one row, so that bytes are counted."""
+def pieces(row: dict[str, Any], digests: Any, found: list[Finding], size: int, gone: int) -> Iterator[pa.RecordBatch]:
+    """Yield rows in DIGEST_SCHEMA, one per stretch with its findings; at least one row, so that bytes are counted.
+
+    `gone`: the replica lacks the offsets from the row's base up to this one, because retention has deleted them.
+    """
     by_stretch: dict[int, list[Finding]] = {}
     for one in found:
         by_stretch.setdefault(one.base_offset // STRETCH, []).append(one)
     stretches = digests[:, BASE] // STRETCH
-    for stretch in sorted({*np.unique(stretches).tolist(), *by_stretch}) or [row["base"] // STRETCH]:
+    without = range(row["base"] // STRETCH, -(-gone // STRETCH))
+    for stretch in sorted({*np.unique(stretches).tolist(), *by_stretch, *without}) or [row["base"] // STRETCH]:
         rows = np.ascontiguousarray(digests[stretches == stretch])
         names = ("topic", "partition", "broker", "directory", "segment", "compacted", "replicas")
         piece = {
@@ -167,6 +172,7 @@ def pieces(row: dict[str, Any], digests: Any, found: list[Finding], size: int) -
             "stretch": stretch,
             "digests": rows.tobytes(),
             "bytes": size,
+            "gone": gone,
             "found": table(by_stretch.get(stretch, [])).to_pylist(),
         }
         size = 0
@@ -180,13 +186,15 @@ def _compared(digests: pa.Table) -> pa.Table:
     places = [(r["broker"], r["directory"]) for r in rows[0]["replicas"]]
     arrays: dict[tuple[int, str], list[Any]] = {place: [] for place in places}
     names: dict[tuple[int, str], list[str]] = {place: [] for place in places}
+    starts = {(r["broker"], r["directory"]): r["start"] for r in rows[0]["replicas"]}
     for row in rows:
+        starts[row["broker"], row["directory"]] = max(starts[row["broker"], row["directory"]], row["gone"])
         array = np.frombuffer(row["digests"], np.int64).reshape(-1, len(FIELDS))
         arrays[row["broker"], row["directory"]].append(array)
         names[row["broker"], row["directory"]] += [row["segment"]] * len(array)
     empty = np.empty((0, len(FIELDS)), np.int64)
     copies = [
-        Copy(r["start"], r["high"], np.concatenate([empty, *arrays[place]]))
+        Copy(starts[place], r["high"], np.concatenate([empty, *arrays[place]]))
         for place, r in zip(places, rows[0]["replicas"], strict=True)
     ]
     folder = f"{rows[0]['topic']}-{rows[0]['partition']}"

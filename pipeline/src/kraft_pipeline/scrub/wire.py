@@ -21,7 +21,7 @@ from kraft_pipeline.scrub.job import DIGESTS, REPLICAS_DDL, finding, findings_of
 from kraft_pipeline.scrub.scanner import FIELDS, BufferSource, Damage, Scanner
 from kraft_protocol.client import requests as m
 from kraft_protocol.client.cluster import Cluster, Settings
-from kraft_protocol.client.errors import BrokerError, ClientError
+from kraft_protocol.client.errors import OFFSET_OUT_OF_RANGE, BrokerError, ClientError
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
@@ -99,24 +99,38 @@ def digests(replicas: DataFrame, settings: Settings) -> DataFrame:
     return replicas.mapInArrow(scan_all, DIGESTS)
 
 
-def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kinds.Finding], int]:
+def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kinds.Finding], int, int]:
+    """As `job._scan_segment`, for all offsets of a replica."""
     scanner = Scanner(expected=row["base"], compacted=row["compacted"], high_watermark=0)
-    at = total = 0
+    at = total = gone = 0
     try:
         at = row["base"]
         while at < row["high"]:
-            answer = _fetch(cluster, row, at)
+            try:
+                answer = _fetch(cluster, row, at)
+            except BrokerError as e:
+                start = _start(cluster, row) if e.code == OFFSET_OUT_OF_RANGE else at
+                if start <= at:
+                    raise
+                at = gone = scanner.expected = start  # retention has deleted the offsets before
+                continue
             scanner.scan(BufferSource(answer.records), may_end_early=True)
             total += len(answer.records)
             # After a damaged batch at the end no offset is expected, so its own header is the best known source.
             after = max(scanner.expected, scanner.last + 1)
             if after <= at:
                 cut = f"no complete batch arrives at offset {at}, high watermark {answer.high_watermark}"
-                return _done(scanner, row, total, Damage(kinds.CUT, -1, at, row["high"] - 1, cut))
+                return *_done(scanner, row, total, Damage(kinds.CUT, -1, at, row["high"] - 1, cut)), gone
             at = after
     except (ClientError, OSError) as e:
-        return _done(scanner, row, total, Damage(kinds.UNREADABLE, -1, at, row["high"] - 1, str(e)))
-    return _done(scanner, row, total, None)
+        return *_done(scanner, row, total, Damage(kinds.UNREADABLE, -1, at, row["high"] - 1, str(e))), gone
+    return *_done(scanner, row, total, None), gone
+
+
+def _start(cluster: Cluster, row: dict[str, Any]) -> int:
+    """The present first offset of the partition. Raises ClientError."""
+    key = (row["topic"], row["partition"])
+    return cluster.offsets({key: m.EARLIEST})[key]
 
 
 def _done(

@@ -162,6 +162,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, columns: tuple[str, ...]) -> None:
         self._options, self._columns = options, columns
         self._until: Position | None = None
+        self._newest: Position | None = None
+        """The ends of the topics when the last micro-batch was planned."""
         self._waiting_since: float | None = None
         self._committed: Offsets = {}
         self._reported: set[Loss] = set()
@@ -200,7 +202,8 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next micro-batch; `start` if it waits for more records."""
         self.commit(start)  # all before `start` is written; Spark does not call `commit` after the last batch
         then = Position.from_json(start)
-        end = self._latest(then) if self._until is None else self._until
+        self._newest = self._latest(then)
+        end = self._newest if self._until is None else self._until
         begin = self._begin(then, end)
         if (
             then.is_beginning
@@ -217,8 +220,11 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The current ends of the topics, for the query's progress."""
-        return self._latest().to_json()
+        """The ends of the topics for the query's progress, as `latestOffset` has just found them.
+
+        Another look-up would wait for partitions without a leader, and end the query.
+        """
+        return None if self._newest is None else self._newest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch. Raises DataLossError if records between the two offsets are lost."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.engines.engine import Engine
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from kraft_pipeline.tables.stores.committer import ConflictError
+from kraft_pipeline.tables.stores.intents import Work
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -28,6 +29,8 @@ class Caretaker:
         self._spec, self._engine, self._wait = spec, engine, wait
         self._last, self._is_over = time.monotonic(), False
         self._thread: threading.Thread | None = None
+        self._ended: list[tuple[float, Work, frozenset[str]]] = []
+        """Merges whose tasks have ended, but may still have attempts that run: when, and the files that stay."""
         self.gate = threading.Lock()
         """Held while a batch or a merged file is committed."""
         self.failures = 0
@@ -49,10 +52,25 @@ class Caretaker:
             self._thread.join()
             self._thread = None
 
+    def settle_late(self, patience_s: float) -> None:
+        """Remove files that attempts of tasks have written after their merge. Records go after `patience_s` seconds."""
+        now = time.monotonic()
+        for one in list(self._ended):
+            at, work, kept = one
+            work.settle(kept.copy, forget=now - at >= patience_s)
+            if now - at >= patience_s:
+                self._ended.remove(one)
+
+    def _settle(self, work: Work, kept: Collection[str]) -> None:
+        there = frozenset(kept)
+        if self._engine.outlives:
+            self._ended.append((time.monotonic(), work, there))
+        work.settle(there.copy, forget=not self._engine.outlives)
+
     def _pass(self) -> None:
         try:
             with self._engine.beside():
-                done = maintenance.care(self._spec, self._engine, self.gate, lambda: self._is_over)
+                done = maintenance.care(self._spec, self._engine, self.gate, lambda: self._is_over, self._settle)
             self.error = None
         except ConflictError as e:  # another process maintains the table
             self.error, done = None, str(e)

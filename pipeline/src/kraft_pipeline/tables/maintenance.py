@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import math
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +28,8 @@ from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.cluster import Cluster
 
+Settle: TypeAlias = Callable[[Work, Collection[str]], None]
+"""Removes files that a work has recorded and the table has not got; receives the files that it has got."""
 SMALL: Final = 0.75
 """Files smaller than this fraction of `compactTo` are merged. Larger files stay, or each pass would rewrite them."""
 
@@ -80,30 +82,41 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
     if a file to merge was replaced meanwhile, and FencedError if a writer started.
     """
     table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
-    work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
+    engine, storage, epoch = engine or InlineEngine(), open_storage(path, spec.storage), table.join()
     groups = list(_groups(table.live(), spec.compact_to))
-    if not groups:
-        return 0, 0
-    kept: list[str] = []
-    try:
-        for group, file in _merged(spec, engine or InlineEngine(), table.schema(), work, groups):
-            _replace(table, [old.path for old in group], file)
-            kept.append(file.path)
-    except ConflictError:
-        work.settle(lambda: kept)
-        raise
-    work.settle(lambda: kept)
+    # Engines see merged files of a Parquet table beside their parts, so there each file is committed soon.
+    at_once = max(1, engine.parallelism if spec.format == "parquet" else len(groups))
+    for first in range(0, len(groups), at_once):
+        work, kept = Work(storage, spec.app_id, epoch, f"{COMPACT}{uuid.uuid4().hex}"), list[str]()
+        try:
+            for group, file in _merged(spec, engine, table.schema(), work, groups[first : first + at_once]):
+                _replace(table, [old.path for old in group], file)
+                kept.append(file.path)
+        except ConflictError:
+            settled(work, kept)
+            raise
+        settled(work, kept)
     return sum(len(group) for group in groups), len(groups)
 
 
+def settled(work: Work, kept: Collection[str]) -> None:
+    """As `Settle`, for work whose tasks have ended."""
+    work.settle(lambda: kept)
+
+
 def _merged(
-    spec: TableSpec, engine: Engine, columns: pa.Schema, work: Work, groups: Sequence[list[Added]]
+    spec: TableSpec,
+    engine: Engine,
+    columns: pa.Schema,
+    work: Work,
+    groups: Sequence[list[Added]],
+    settle: Settle = settled,
 ) -> list[tuple[list[Added], Added]]:
     """Merge each group into a new file, which is not committed yet. If one fails, all new files are removed."""
     try:
         return list(zip(groups, engine.map(partial(_merge, spec, columns, work), groups), strict=True))
     except Exception:
-        work.settle(tuple)
+        settle(work, ())
         raise
 
 
@@ -140,14 +153,16 @@ def care(
     engine: Engine,
     gate: AbstractContextManager[Any] = nullcontext(),  # noqa: B008 - has no state
     is_over: Callable[[], bool] = lambda: False,
+    settle: Settle = settled,
 ) -> str:
     """Compact, vacuum and trim tombstones of a running table. Returns a summary, or "" if nothing was done.
 
     Commits hold `gate`, so no batch is committed at the same time. Ends early, between steps, once `is_over` is true.
+    `settle` is called after each merge.
     """
     done = []
     for dead_letters in (False, True):
-        merged, into = _compact_beside(spec, engine, gate, is_over, dead_letters=dead_letters)
+        merged, into = _compact_beside(spec, engine, gate, is_over, settle, dead_letters=dead_letters)
         removed = 0 if is_over() else vacuum(spec, dead_letters=dead_letters)
         if merged or removed:
             what = "dead letters: " if dead_letters else ""
@@ -163,6 +178,7 @@ def _compact_beside(
     engine: Engine,
     gate: AbstractContextManager[Any],
     is_over: Callable[[], bool],
+    settle: Settle,
     *,
     dead_letters: bool,
 ) -> tuple[int, int]:
@@ -177,12 +193,12 @@ def _compact_beside(
             break
         work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
         kept: list[str] = []
-        for group, file in _merged(spec, engine, table.schema(), work, groups[first : first + at_once]):
+        for group, file in _merged(spec, engine, table.schema(), work, groups[first : first + at_once], settle):
             with gate, suppress(ConflictError):
                 _replace(table, [old.path for old in group], file)
                 kept.append(file.path)
                 merged, into = merged + len(group), into + 1
-        work.settle(partial(tuple, kept))
+        settle(work, kept)
     return merged, into
 
 

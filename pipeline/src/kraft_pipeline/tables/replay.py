@@ -33,7 +33,7 @@ from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import Added, Keyed, stem, tried
+from kraft_pipeline.tables.stores.committer import TRIES, Added, ConflictError, Keyed, stem, tried
 from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import Storage, open_storage
@@ -44,6 +44,7 @@ LIST: Final = "letters"
 """Key of the note in a position that names the batch's list."""
 PLACE: Final = ("topic", "partition", "offset", "batch")
 """Columns that identify a dead letter."""
+ORDER: Final = ("topic", "partition", "batch", "offset")
 BATCH_BYTES: Final = 64 * 1024 * 1024
 """Bytes of dead-letter files that one batch reads."""
 
@@ -79,10 +80,17 @@ class _Replay:
             self._create(values.first_fields(self._spec))
         self._begin()
         rows = 0
-        live = self._dead.live()  # read before the states, so the list has no letters of later batches
-        pending = self._pending()
-        for files in _groups(live):
-            rows += self._batch(files, pending)
+        for left in reversed(range(TRIES)):
+            live = self._dead.live()  # read before the states, so the list has no letters of later batches
+            pending = self._pending()
+            try:
+                for files in _groups(live):
+                    rows += self._batch(files, pending)
+            except _MergedError:
+                if not left or self._table.state().batch > self._dead.state().batch:  # the next start finishes a batch
+                    raise
+            else:
+                break
         return Replayed(rows, sum(file.rows for file in self._dead.live()))
 
     def _begin(self) -> None:
@@ -112,7 +120,7 @@ class _Replay:
 
     def _batch(self, files: Sequence[Added], pending: set[int]) -> int:
         """Replay the letters of some files. Returns the number of rows."""
-        letters = _letters(self._dead_at, files)
+        letters = _letters(self._dead_at, files)  # before anything is written
         letters = letters.filter(pa.array(~np.isin(letters.column("batch").to_numpy(), sorted(pending))))
         if not letters.num_rows:
             return 0
@@ -257,20 +265,32 @@ class _Replay:
         self._dead_at.create(name, out.getvalue().to_pybytes())
 
 
+class _MergedError(ConflictError):
+    """Maintenance has merged a file of dead letters since it was listed. A Parquet table removes such files at once."""
+
+
 def _letters(storage: Storage, files: Sequence[Added]) -> pa.Table:
+    """The letters of files. Raises _MergedError."""
     parts = [values.DEAD_SCHEMA.empty_table()]
     for file in files:
-        with storage.open(file.path) as source:
-            parts.append(aligned(pq.read_table(source), values.DEAD_SCHEMA))
-    return pa.concat_tables(parts).sort_by([(name, "ascending") for name in PLACE[:3]])
+        try:
+            with storage.open(file.path) as source:
+                parts.append(aligned(pq.read_table(source), values.DEAD_SCHEMA))
+        except FileNotFoundError as e:
+            raise _MergedError(f"{storage.uri}/{file.path} has been merged meanwhile: run the replay again") from e
+    return pa.concat_tables(parts).sort_by([(name, "ascending") for name in ORDER])
 
 
 def _by_partition(letters: pa.Table) -> list[pa.Table]:
-    """Split sorted letters by partition."""
+    """Split letters in ORDER by partition, and so that offsets identify the letters of a part.
+
+    A topic that was made anew, or truncated by an unclean election, had several records with one offset.
+    """
     found, begin = [], 0
-    keys = list(zip(letters.column("topic").to_pylist(), letters.column("partition").to_pylist(), strict=True))
-    for end in range(1, len(keys) + 1):
-        if end == len(keys) or keys[end] != keys[begin]:
+    columns = (letters.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+    places = list(zip(*columns, strict=True))
+    for end in range(1, len(places) + 1):
+        if end == len(places) or places[end][:2] != places[begin][:2] or places[end][2] <= places[end - 1][2]:
             found.append(letters.slice(begin, end - begin))
             begin = end
     return found

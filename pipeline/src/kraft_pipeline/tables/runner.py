@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -47,8 +47,8 @@ SPARK_TRIES: Final = 4
 """Attempts of a batch that Spark itself fails, as many as Spark gives a task (`spark.task.maxFailures`). A batch that
 is too large for the memory would fail in the same way forever."""
 LATE_S: Final = 30.0
-"""Interval of checks for files that a task attempt has written after the commit of its batch. Spark ends these
-attempts within seconds, but does not wait for them."""
+"""Interval of checks for files that a task attempt has written after the end of its batch, and the least time for which
+their records stay. Spark ends these attempts within seconds, but does not wait for them."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -75,6 +75,15 @@ class Progress:
     """Bytes of the files that tasks wrote, without dead letters. Merges by key write more."""
     commit_s: float = 0.0
     """Seconds of the table's transaction, with all attempts, and with the merge of rows by key."""
+
+
+class _Ended(NamedTuple):
+    """The tasks of a batch have ended, but attempts of them may still run."""
+
+    at: float
+    """By the monotonic clock."""
+    kept: frozenset[str]
+    """The files that the table has got."""
 
 
 def may_pass(error: Exception) -> bool:
@@ -110,6 +119,8 @@ class Runner:
         self.feed = Feed(spec, once=True, backfill=backfill)
         self._rows, self._pause_s, self._spark_failures = 0, POLL_S, 0
         self._settled = time.monotonic()
+        self._ended: dict[tuple[str, str], _Ended] = {}
+        """By the table's path and the folder of the batch's work."""
         self._losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
         self._run = uuid.uuid4().hex[:8]
         self._epoch = 0
@@ -189,12 +200,28 @@ class Runner:
         self._table.state().check(self.spec.path, self._epoch)
 
     def _settle_late(self) -> None:
-        """Remove files that were written for batches of this run after their commit."""
-        self._settled = time.monotonic()
+        """Remove files that were written late: for batches and merges of this run, or by writers that are fenced."""
+        now = self._settled = time.monotonic()
+        self._caretaker.settle_late(LATE_S)
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             for work in intents.unsettled(open_storage(path, self.spec.storage), self._app):
+                ended = self._ended.get((path, work.folder))
                 if work.epoch == self._epoch and work.batch is not None:
-                    work.settle(table.files)
+                    is_over = ended is None or now - ended.at >= LATE_S
+                    work.settle(table.files if ended is None else ended.kept.copy, forget=is_over)
+                elif not work.is_formats and work.epoch < self._epoch == table.state().epoch:
+                    ended = self._ended.setdefault((path, work.folder), _Ended(now, frozenset()))
+                    self._discard(work, table, forget=now - ended.at >= LATE_S)
+        self._ended = {key: ended for key, ended in self._ended.items() if now - ended.at < LATE_S}
+
+    def _settle(self, path: str, number: int, kept: Sequence[str] = ()) -> None:
+        """Remove the files of a batch's tasks that its table at `path` has not got."""
+        work = self._work(path, number)
+        before = self._ended.get((path, work.folder))
+        there = frozenset(kept) if before is None else before.kept.union(kept)
+        if self._engine.outlives:
+            self._ended[path, work.folder] = _Ended(time.monotonic(), there)
+        work.settle(there.copy, forget=not self._engine.outlives)
 
     def _sleep(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -242,12 +269,20 @@ class Runner:
             count += table.sweep()
             for work in intents.unsettled(storage, self._app):
                 if (work.epoch, work.is_beside) < (self._epoch, True):
-                    batch, last = work.batch, table.state().batch
-                    count += work.settle(set if batch is not None and batch > last else table.files)
+                    is_own = work.epoch == self._epoch and self._engine.outlives  # a batch of this run has failed
+                    if is_own:
+                        self._ended.setdefault((path, work.folder), _Ended(time.monotonic(), frozenset()))
+                    count += self._discard(work, table, forget=not is_own)
             if table.schema() is not None and intents.is_new(storage, self._app):
                 count += self._sweep_unrecorded(storage, table)
                 intents.begin(storage, self._app)
         return count
+
+    def _discard(self, work: Work, table: Committer, *, forget: bool) -> int:
+        """Remove the files of a work that is not committed any more. Returns their number."""
+        if work.batch is None or work.batch <= table.state().batch:
+            return work.settle(table.files)
+        return work.settle(set, forget=forget)
 
     def _sweep_unrecorded(self, storage: Storage, table: Committer) -> int:
         """Remove leftovers of earlier releases, which recorded no files, by file name. Runs once per table."""
@@ -284,7 +319,7 @@ class Runner:
         committing = time.monotonic()
         self._committed(commit, lambda: self._table.state().batch == plan.state.batch)
         commit_s = time.monotonic() - committing
-        self._work(self.spec.path, number).settle(lambda: kept)
+        self._settle(self.spec.path, number, kept)
         self.sizes.learn(plan.records, size)
         self._tell_group(cluster, plan.end)
         rows, settled = sum(result.rows for result in made), sum(map(len, first.dead.values()))
@@ -334,7 +369,7 @@ class Runner:
             if known and not taught:
                 return results
             for path in (self.spec.path, self.spec.dead_letter_path):
-                self._work(path, number).settle(set)
+                self._settle(path, number)
             fields, known = merged(fields, taught), True
             _LOG.info("batch %d: the table gets the fields %s", number, ", ".join(fields.names))
         raise ValueError(f"batch {number}: its values teach new fields again and again")
@@ -419,7 +454,7 @@ class Runner:
                 lambda: self._dead.commit(number, end, files, after=plan.dead.batch),
                 lambda: files[0].path not in {file.path for file in self._dead.live()},
             )
-            self._work(self.spec.dead_letter_path, number).settle(lambda: [file.path for file in files])
+            self._settle(self.spec.dead_letter_path, number, [file.path for file in files])
         elif self._dead.state().batch != plan.dead.batch:
             raise ConflictError(f"batch {number}: another writer of {self.spec.path} has committed dead letters of it")
 

@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 
 from kraft_pipeline.sources.positions import Loss, Position
-from kraft_pipeline.tables.engines.plans import Plan
+from kraft_pipeline.tables.engines.plans import Live, Plan, Sizes
 from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.runner import Progress, Runner
 from kraft_pipeline.tables.specs import table_spec
-from kraft_pipeline.tables.stores.opening import open_table
+from kraft_pipeline.tables.stores.committer import State
+from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.errors import DataLossError
 from kraft_protocol.records.batch import build_batch
 from tests.compat.pipeline.test_pipeline_table import rows
 from tests.documents import table_document
 from tests.feed import Fed
+from tests.unit.pipeline.tables.test_table_backfills import KEY, NEW, OLD, Brokers
 
 KINDS = ["delta", "iceberg", "parquet"]
 BEFORE = [b'{"n": 0}', b'{"n": "x"}', b'{"n": 2}', b"dead", b'{"n": 4}']
@@ -144,3 +146,31 @@ def test_an_acknowledgement_covers_the_offsets_that_it_names(tmp_path: Path) -> 
     assert not losses.found(loss._replace(end=90))
     assert not losses.found(loss._replace(end=95))
     assert [(one["first"], one["end"]) for one in losses.open()] == [(80, 90), (90, 95)]
+
+
+@pytest.mark.parametrize(("topic", "strict"), [(NEW, True), (NEW, False), ("", False)])
+def test_a_repeated_batch_of_a_former_topic_is_a_loss(tmp_path: Path, topic: str, strict: bool) -> None:
+    """The topic was deleted, or made anew, before the next start. Before, each run failed at the first fetch, and no
+    loss was there to acknowledge.
+    """
+    wanted = given(tmp_path / "t", "delta", failOnDataLoss=strict)
+    losses = Losses(open_storage(wanted.path, wanted.storage), wanted.app_id)
+    options = options_of(wanted)
+    live, brokers = Live(wanted, options, Sizes(wanted, options), losses, once=True), Brokers(topic)
+    begun, epochs = {KEY: 0}, {KEY: 3}
+    state = State(4, Position({KEY: 50}, "c", {"t": OLD}, begun, epochs=epochs), 7)
+    dead = State(5, Position({KEY: 80}, "c", {"t": OLD}, begun, epochs=epochs, rows={KEY: 20}), 7)
+
+    def planned() -> Plan | None:
+        cluster: Any = brokers
+        return live.plan(cluster, state, dead)
+
+    if strict:
+        with pytest.raises(DataLossError, match="t-0: from offset 50 on .* the topic has been deleted and made again"):
+            planned()
+    else:
+        assert planned() is not None
+    assert losses.acknowledge() == 1
+    plan = planned()
+    assert plan is not None
+    assert (plan.again, plan.start, plan.end.offsets, plan.cut) == (True, {KEY: 80}, {KEY: 80}, {KEY})

@@ -81,6 +81,47 @@ def test_a_repaired_dead_letter_becomes_a_row_once(tmp_path: Path, kind: str) ->
     assert left(after) == [2, 6]
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_dead_letters_with_the_same_offset_are_replayed_apart(tmp_path: Path, kind: str) -> None:
+    """A topic that was made anew has other records with the offsets of the former one.
+
+    The row of a repaired letter was committed, but the letter stayed, so later replays added the row again.
+    """
+    before = table(tmp_path / "t", {"schema": {"id": "long"}}, format=kind)
+    feed = Feed(before)
+    feed.put(0, 2, build_batch([(b"k", b"not json"), (b"k", b'{"id": 5, "more": "b"}')], base_offset=0))
+    feed.put(0, 1, build_batch([(b"k", b'{"id": 1, "more": "a"}')], base_offset=0))
+    assert left(before) == [0, 0, 1]
+    after = table(tmp_path / "t", {"schema": {"id": "long"}, **REPAIRED}, format=kind)
+    assert replay(after) == Replayed(2, 1)
+    assert left(after) == [0]
+    assert replay(after) == Replayed(0, 1)
+    assert [(row["id"], row["_offset"]) for row in rows(after)] == [(1, 0), (5, 1)]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_dead_letters_that_are_merged_meanwhile_are_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A Parquet table removes merged files at once, so a list of them may be stale."""
+    before = table(tmp_path / "t", {"schema": {"id": "long"}}, format=kind)
+    feed = Feed(before)
+    feed.values(b'{"id": 0, "more": "a"}')
+    feed.values(b'{"id": 1, "more": "b"}')
+    groups, merged = module._groups, list[tuple[int, int]]()
+
+    def slow(files: Any) -> Any:
+        if not merged:
+            merged.append(compact(before, dead_letters=True))
+        return groups(files)
+
+    monkeypatch.setattr(module, "_groups", slow)
+    after = table(tmp_path / "t", {"schema": {"id": "long"}, **REPAIRED}, format=kind)
+    assert replay(after) == Replayed(2, 0)
+    assert merged == [(2, 1)]
+    assert [row["id"] for row in rows(after)] == [0, 1]
+
+
 class KilledError(Exception):
     """Stands for SIGKILL: no code below catches it."""
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kraft_pipeline.sources import offsets
+from kraft_pipeline.sources.kraft import KraftStreamReader
 from kraft_pipeline.sources.options import parse
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import maintenance, status_server
@@ -76,6 +78,20 @@ def test_partitions_without_a_leader_stand_still_and_others_continue() -> None:
     assert new.offsets == {A: 50}
     with pytest.raises(ClientError, match=r"tried for 0.2 s"):
         offsets.latest(told, options)
+
+
+def test_a_query_continues_and_reports_its_end_without_the_partitions_that_are_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark requests the end for its progress after each plan: that waited for all partitions, and ended the query."""
+    monkeypatch.setitem(offsets.latest.__kwdefaults__, "grace_s", 0.1)
+    options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=True)
+    reader: Any = KraftStreamReader(options, ("value",))
+    reader._open = Told({1: {A: OffsetAnswer(0, 50, 7)}, 2: {C: OffsetAnswer(0, 60, 7)}})
+    then = Position({A: 10, B: 20, C: 30}, "c", {"t": "00" * 16})
+    end = reader.latestOffset(then.to_json(), ReadAllAvailable())
+    assert Position.from_json(end).offsets == {A: 50, B: 20, C: 60}
+    assert reader.reportLatestOffset() == end
 
 
 def test_a_permanent_error_is_raised_at_once() -> None:

@@ -414,3 +414,17 @@ def test_arbitrary_ids_do_not_stop_a_process(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(UnknownSchemaError):  # by another task of the process
             Registry(server.url).schema(7)
         assert len(server.asked) == asked + 1
+
+
+@pytest.mark.parametrize("signal", [0, 9])
+def test_a_compiler_that_is_stopped_makes_no_dead_letters(monkeypatch: pytest.MonkeyPatch, signal: int) -> None:
+    """On a busy machine, a compiler that took too long was started twice for each record, for a minute each."""
+
+    def run(command: Any, **_: Any) -> Any:
+        if not signal:
+            raise subprocess.TimeoutExpired(command, 60)
+        return subprocess.CompletedProcess(command, -signal, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(OSError, match="within 60 s" if not signal else "ended by signal 9"):
+        Files(Registered('syntax = "proto3"; message M { int32 a = 1; }', ()))

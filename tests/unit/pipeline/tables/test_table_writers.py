@@ -16,6 +16,7 @@ from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.maintenance import reset
 from kraft_pipeline.tables.runner import Runner
 from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores import delta
 from kraft_pipeline.tables.stores.committer import (
     DELETED,
     Added,
@@ -138,7 +139,9 @@ def test_harmless_changes_of_others_stop_no_batch(tmp_path: Path, what: str, mon
     given = parsed(path=str(tmp_path), format="parquet")
     one, runner = created("parquet", tmp_path), Runner(given, InlineEngine())
     old = one.live()[0].path
-    one.replace([old], [file(tmp_path, 5, 1)])
+    with monkeypatch.context() as killed:  # between the transaction and the removal of the replaced file
+        killed.setattr(ParquetTable, "_remove_replaced", lambda _: 0)
+        one.replace([old], [file(tmp_path, 5, 1)])
     other, put, begin = opened("parquet", tmp_path), Folder.create, [1]
     other.join()
 
@@ -211,3 +214,37 @@ def test_a_reset_table_fences_its_writer(tmp_path: Path, kind: str, again: bool)
     with pytest.raises(ConflictError):
         old.commit(1, position(2), [], after=0)
     assert opened(kind, tmp_path).state() == State()
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("kind", table_spec.FORMATS)
+def test_a_table_made_anew_is_not_taken_for_the_former_one(
+    tmp_path: Path, kind: str, more: int, is_paused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has as many commits as the former table, or more. Only the content of a commit shows which table it is of."""
+    old, planner = created(kind, tmp_path), opened(kind, tmp_path)
+    assert planner.state() == State(0, position(1), epoch=5)
+    reset(parsed(path=str(tmp_path), format=kind))
+    new = opened(kind, tmp_path)
+    new.create(SCHEMA, [])
+    new.claim(7)
+    new.commit(0, position(9), [file(tmp_path, 7, 0)], after=-1)
+    for batch in range(1, 1 + more):
+        new.commit(batch, position(10), [file(tmp_path, 7, batch)], after=batch - 1)
+    there = opened(kind, tmp_path).state()
+    assert there == State(more, position(9 + more), epoch=7)
+    if is_paused:
+        monkeypatch.setattr(delta, "LOADED_S", -1.0)
+    if kind == "parquet":
+        with pytest.raises(FencedError, match="was removed or recreated meanwhile"):
+            planner.state()
+    else:
+        assert planner.state() == there
+    added = file(tmp_path, 5, 9)
+    with pytest.raises(FencedError):
+        old.commit(1, position(2), [added], after=0)
+    with pytest.raises(FencedError):
+        old.commit(more + 1, position(2), [added], after=more)
+    assert opened(kind, tmp_path).state() == there
+    assert {one.path for one in new.live()} == {f"{stem('a', 7)}{number}.parquet" for number in range(1 + more)}

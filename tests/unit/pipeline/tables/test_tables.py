@@ -279,14 +279,13 @@ def test_transactions_of_a_parquet_table(tmp_path: Path, monkeypatch: pytest.Mon
             *(f"d=1/{b}.parquet" for b in range(2, 7)),
             "d=1/both.parquet",
         ]
-        assert len(reader.files()) == 8  # the two replaced files may still be read
+        assert len(reader.files()) == 6  # engines read the folder, so replaced files are gone
         schema = reader.schema()
         assert schema is not None
         assert schema.equals(SCHEMA)
     with pytest.raises(ValueError, match="is partitioned by"):
         other.create(SCHEMA, [])
-    assert table.vacuum(3600) == 0
-    assert table.vacuum(0) == 2
+    assert table.vacuum(0) == 0
     assert len(ParquetTable(Folder(tmp_path), "a").files()) == 6
     (tmp_path / "_kraft" / "00000000000000000009.json").unlink(missing_ok=True)
     for point in (tmp_path / "_kraft").glob("*.checkpoint.json"):

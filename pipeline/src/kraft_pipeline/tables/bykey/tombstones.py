@@ -12,15 +12,19 @@ Debezium sends a tombstone right after each deletion, also when a killed connect
 the value of its deletion, even if an earlier batch had the deletion. So batches store a deletion whose tombstone is not
 in the batch, also if the batch has a newer change of the key.
 
+`care` merges files into one. The merged file names its parts, which stay for `PARTS_S`: a batch may have listed their
+names, and would miss their tombstones.
+
 A file is written before its batch is committed and applies at once. This needs no transaction: a deletion in the log is
 a fact, even if the batch is never committed.
 """
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -40,6 +44,10 @@ Places = NDArray[np.int64]
 _TEXT_BYTES_MAX: Final = 80
 MERGE_FROM: Final = 64
 """Number of files from which `care` merges them into one."""
+PARTS_S: Final = 600.0
+"""Seconds for which the parts of a merged file stay: batches read tombstones within seconds."""
+_PARTS: Final = b"kraft.parts"
+"""Key in the metadata of a merged file: the names of its parts, in JSON."""
 
 
 class _File(NamedTuple):
@@ -48,6 +56,8 @@ class _File(NamedTuple):
     latest_ms: int
     most: str
     """Greatest value of `orderBy` as hexadecimal digits of UTF-8, ANY if it is unknown, "" if no tombstone has one."""
+    modified: float
+    """Unix time in seconds, by the clock of the store."""
 
 
 class Tombstones:
@@ -114,22 +124,34 @@ class Tombstones:
             self._put(gone.select(_columns(changes)), latest_ms, _now_ms(), most)
 
     def care(self) -> None:
-        """Remove files older than `kept_s`, and merge the rest into one from MERGE_FROM files on."""
-        limit, small = _now_ms() - 1000 * self._kept_s, list[_File]()
+        """Remove files older than `kept_s` and parts of merged files, and merge the rest from MERGE_FROM files on."""
+        limit, there = _now_ms() - 1000 * self._kept_s, list[_File]()
         for file in self._files():
             if file.written_ms < limit:
                 self._storage.delete(file.path)
             else:
-                small.append(file)
+                there.append(file)
+        if len(there) < MERGE_FROM:
+            return
+        found = {file.path: pa.ipc.open_file(self._storage.read(file.path)).read_all() for file in there}
+        small = self._without_parts(there, found)
         if len(small) < MERGE_FROM:
             return
-        parts = [pa.ipc.open_file(self._storage.read(file.path)).read_all() for file in small]
-        rows = pa.concat_tables(parts, promote_options="default")
+        rows = pa.concat_tables([found[file.path] for file in small], promote_options="permissive")
+        rows = rows.replace_schema_metadata({_PARTS: json.dumps([file.path for file in small])})
         bounds = {file.most for file in small}
         most = ANY if ANY in bounds else max(bounds)
         self._put(rows, max(file.latest_ms for file in small), max(file.written_ms for file in small), most)
-        for file in small:
-            self._storage.delete(file.path)
+
+    def _without_parts(self, there: Sequence[_File], found: Mapping[str, pa.Table]) -> list[_File]:
+        """The files that are not parts of others. Removes the parts of files that are older than PARTS_S."""
+        parts, limit = set[str](), time.time() - PARTS_S
+        for file in there:
+            some = json.loads((found[file.path].schema.metadata or {}).get(_PARTS, b"[]"))
+            parts.update(some)
+            for path in some if file.modified < limit else ():
+                self._storage.delete(path)
+        return [file for file in there if file.path not in parts]
 
     def _put(self, rows: pa.Table, latest_ms: int, written_ms: int, most: str) -> None:
         out = pa.BufferOutputStream()
@@ -143,7 +165,8 @@ class Tombstones:
             name = file.path.rpartition("/")[2]
             parts = name.removesuffix(".arrow").split("-")
             if not name.startswith(".") and len(parts) in {3, 4}:
-                yield _File(file.path, int(parts[0]), int(parts[1]), parts[3] if parts[3:] else "")
+                most = parts[3] if parts[3:] else ""
+                yield _File(file.path, int(parts[0]), int(parts[1]), most, file.modified)
 
 
 def _bare(rows: pa.Table, order: Order) -> pa.ChunkedArray:

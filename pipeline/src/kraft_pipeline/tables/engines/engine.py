@@ -88,6 +88,8 @@ class Engine(Protocol):
     """Runs the tasks of batches, `parallelism` of them at once."""
 
     parallelism: int
+    outlives: bool
+    """Whether attempts of tasks may run on after `run` has returned or failed."""
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
         """Return the results of `call` in the order of `work`. Raises what `call` raised, or TaskError."""
@@ -119,6 +121,7 @@ class InlineEngine:
     """Runs tasks one after another in this process, without Spark: for little data and for tests."""
 
     parallelism = 1
+    outlives = False
 
     def map(self, call: Callable[[T], R], work: Sequence[T]) -> list[R]:
         """As `Engine.map`, one call at a time."""
@@ -152,6 +155,9 @@ class InlineEngine:
 
 class SparkEngine:
     """Runs tasks on the session's cluster; batches are micro-batches of a query of Structured Streaming."""
+
+    outlives = True
+    """Spark does not wait for attempts that it ends: the slower of two, and those of a job that has failed."""
 
     def __init__(self, spark: Any) -> None:
         self.session = spark

@@ -9,10 +9,11 @@ from typing import Any, Final, Protocol
 from kraft_pipeline.codec import Decoder
 from kraft_pipeline.sources import offsets, planning
 from kraft_pipeline.sources.options import Options
-from kraft_pipeline.sources.positions import Key, Offsets, Position, continued, followed, position, refuse
+from kraft_pipeline.sources.positions import Key, Offsets, Position, continued, followed, position, refuse, strangers
 from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
 from kraft_pipeline.tables.stores.committer import State
+from kraft_pipeline.tables.stores.opening import options_of
 from kraft_pipeline.tables.values import RAW
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.fetch import Range, fetch_range
@@ -164,10 +165,11 @@ class Live:
         """Plan again the batch with committed dead letters, with the same start."""
         then, topics = state.position or Position({}, end.cluster), end.topics
         then = replace(then, offsets={**end.begun, **then.offsets}, topics={**topics, **then.topics})
-        going = followed(cluster, then, end, bottom=True)
+        going = followed(cluster, then, _present(cluster, self._options, then, end), bottom=True)
         judged(going.lost, self._losses, strict=self._spec.fail_on_data_loss)
-        start = {key: end.begun.get(key, 0) for key in going.new} | going.good
         cut = frozenset((loss.topic, loss.partition) for loss in going.lost)
+        new = {key: end.begun.get(key, 0) for key in going.new if key not in cut}
+        start = {**end.offsets, **new, **going.good}
         return Plan(state, dead, start, replace(end, rows={}), 0, again=True, full=True, cut=cut)
 
     def _start(self, cluster: Cluster, state: State, end: Position) -> tuple[Offsets, list[Key]]:
@@ -180,6 +182,13 @@ class Live:
             going = followed(cluster, state.position, end, bottom=True)
         judged(going.lost, self._losses, strict=self._spec.fail_on_data_loss)
         return {**going.good, **offsets.earliest(cluster, going.new)}, going.new
+
+
+def _present(cluster: Cluster, options: Options, then: Position, end: Position) -> Position:
+    """The end of a batch with the topics' present ids, without partitions that are gone. `then`: its start."""
+    now = offsets.latest(cluster, options, then)
+    there = {key: last for key, last in end.offsets.items() if key in now.offsets}
+    return replace(end, offsets=there, cluster=now.cluster, topics={**end.topics, **now.topics})
 
 
 def _begun(then: Position | None, start: Offsets, new: Sequence[Key]) -> Offsets:
@@ -206,7 +215,7 @@ class Backfill:
         if spec.mode != "append":
             raise SpecError("spec.table.mode: older rows would replace newer rows: backfill by key is not supported")
         self._spec, self._sizes, self._live, self._since_ms = spec, sizes, live, since_ms
-        self._losses = losses
+        self._losses, self._options = losses, options_of(spec)
         self._range: Position | None = None
         self.lags: Offsets = {}
 
@@ -214,14 +223,15 @@ class Backfill:
         """As `Planner.plan`. Raises SpecError if the live stream has no batch, or does not record where it began."""
         if dead.batch > state.batch and dead.position is not None:
             end = dead.position
-            start = state.position.offsets if _same(state.position, end) and state.position else end.begun
-            start, cut = self._left(cluster, start, end)
+            then = replace(end, offsets=_start_of(state.position, end))
+            left, cut = self._left(cluster, then, _present(cluster, self._options, then, end))
+            start = {**end.offsets, **left}
             return Plan(state, dead, start, replace(end, rows={}), 0, again=True, full=True, cut=cut)
         if self._range is None:
             self._range = self._settled(cluster, state.position)
         whole = self._range
-        start = state.position.offsets if _same(state.position, whole) and state.position else whole.begun
-        start, _ = self._left(cluster, start, replace(whole, offsets=whole.until))
+        end = replace(whole, offsets=whole.until)
+        start, _ = self._left(cluster, replace(whole, offsets=_start_of(state.position, end)), end)
         self.lags = {key: whole.until[key] - offset for key, offset in start.items()}
         todo = sum(self.lags.values())
         if not todo:
@@ -232,26 +242,40 @@ class Backfill:
         reached = Position(some, whole.cluster, whole.topics, whole.begun, whole.until)
         return Plan(state, dead, start, reached, todo - taken, again=False, full=True)
 
-    def _left(self, cluster: Cluster, start: Offsets, end: Position) -> tuple[Offsets, frozenset[Key]]:
-        """The start of each partition after deletions by retention, and the partitions that lost records.
+    def _left(self, cluster: Cluster, then: Position, end: Position) -> tuple[Offsets, frozenset[Key]]:
+        """The start of each partition from `then` on after deletions by retention, and the partitions that lost
+        records.
 
         Raises DataLossError.
         """
-        going = followed(cluster, replace(end, offsets=start, epochs={}), replace(end, epochs={}), bottom=True)
+        going = followed(cluster, replace(then, epochs={}), replace(end, epochs={}), bottom=True)
         judged(going.lost, self._losses, strict=self._spec.fail_on_data_loss)
         return going.good, frozenset((loss.topic, loss.partition) for loss in going.lost)
 
     def _settled(self, cluster: Cluster, then: Position | None) -> Position:
-        """The range of an unfinished backfill, or the records before all that has been read. Raises SpecError."""
+        """The range of an unfinished backfill, or the records before all that has been read.
+
+        Both end where the stream began. That may be below an earlier range: in a log that an unclean election
+        truncated, or in a topic that was made anew. Raises SpecError and DataLossError.
+        """
         live = self._live().position
         if live is None:
             raise SpecError("the table has no batch yet: its first batch settles what came before it")
         for topic, partition in sorted(set(live.offsets) - set(live.begun)):
             raise SpecError(f"the table does not record where {topic}-{partition} began: an earlier version created it")
         refuse(continued(live, position(cluster, live.offsets)).lost)
-        if then is not None and then.offsets != then.until:
-            return then
-        until = {**live.begun, **({} if then is None else then.begun)}
+        until = dict(live.begun)
+        if then is not None:
+            unread = {key: offset for key, offset in then.offsets.items() if offset < then.until[key]}
+            lost = continued(replace(then, offsets=unread), live).lost
+            judged(lost, self._losses, strict=self._spec.fail_on_data_loss)
+            same = continued(then, live).good
+            ends = {key: min(then.until[key], live.begun[key]) for key in same}
+            reached = {key: min(offset, ends[key]) for key, offset in same.items()}
+            if reached != ends:
+                begun = {key: then.begun[key] for key in same}
+                return Position(reached, live.cluster, live.topics, begun, ends)
+            until |= {key: min(then.begun[key], live.begun[key]) for key in same}
         found = cluster.offsets(dict.fromkeys(until, EARLIEST))
         if self._since_ms is not None:
             since = cluster.offsets(dict.fromkeys(until, self._since_ms))  # -1: all records are older
@@ -260,6 +284,13 @@ class Backfill:
         return Position(begun, live.cluster, live.topics, begun, until)
 
 
-def _same(then: Position | None, whole: Position) -> bool:
-    """Whether the position belongs to this range and not to an earlier range."""
-    return then is not None and (then.begun, then.until) == (whole.begun, whole.until)
+def _start_of(then: Position | None, end: Position) -> Offsets:
+    """Where a backfill at `then` continues in the range of `end`: at the begin of the range, if it is another one.
+
+    Ranges of a partition with the same begin are one range, or the later one is empty.
+    """
+    if then is None:
+        return dict(end.begun)
+    former = strangers(then, end)
+    same = [key for key, first in end.begun.items() if key[0] not in former and then.begun.get(key) == first]
+    return {**end.begun, **{key: min(then.offsets[key], end.offsets[key]) for key in same}}

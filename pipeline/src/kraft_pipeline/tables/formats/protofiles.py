@@ -116,7 +116,7 @@ def _known(name: str) -> Any:
 
 
 def _compiled(texts: Mapping[str, str]) -> dict[str, Any]:
-    """The descriptors of files, by Google's compiler. Raises NoMessageError."""
+    """The descriptors of files, by Google's compiler. Raises NoMessageError, and OSError if the compiler is stopped."""
     if importlib.util.find_spec("grpc_tools") is None:
         raise NoMessageError("the registry has the schema as text; install kraftcluster[protobuf], which compiles it")
     with tempfile.TemporaryDirectory() as folder:
@@ -130,9 +130,14 @@ def _compiled(texts: Mapping[str, str]) -> dict[str, Any]:
         out = Path(folder) / "descriptors"
         wanted = [name for name, text in texts.items() if _described(name, text) is None]
         command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", f"--descriptor_set_out={out}"]
-        done = subprocess.run(  # noqa: S603 - of our own interpreter; paths were checked
-            [*command, "--include_imports", *wanted], capture_output=True, text=True, timeout=COMPILE_S, check=False
-        )
+        try:
+            done = subprocess.run(  # noqa: S603 - of our own interpreter; paths were checked
+                [*command, "--include_imports", *wanted], capture_output=True, text=True, timeout=COMPILE_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"protoc has not compiled a schema within {COMPILE_S:g} s") from None
+        if done.returncode < 0:
+            raise OSError(f"protoc was ended by signal {-done.returncode} while it compiled a schema")
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if ".proto:" in line and "[libprotobuf" not in line]
             said = [line for line in said if "No edition or syntax" not in line] or [done.stderr]

@@ -28,6 +28,8 @@ from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "metadata"
 HINT: Final = f"{FOLDER}/version-hint.text"
+HEAD_BYTES: Final = 4096
+"""Bytes at the begin of a version that have the table's id and the time of the version."""
 
 
 class PathCatalog(NoopCatalog):
@@ -39,15 +41,22 @@ class PathCatalog(NoopCatalog):
         self._io = StorageIO(storage)
         self._versions = Versions()
         self._known: tuple[int, TableMetadata] | None = None
+        self._head = b""
+        """Begin of the known version. Another table at the same path has another version of this number."""
 
     def load_table(self, identifier: str | Identifier) -> Table:  # noqa: ARG002 - there is but one
         """Load the newest version. Raises NoSuchTableError."""
         version = self._newest()
         if version is None:
             raise NoSuchTableError(f"no Iceberg table exists at {self._location}")
-        if self._known is None or self._known[0] != version:
-            self._known = version, self._versions.read(self._storage.read(_name(version)).decode())
+        if self._known is None or self._known[0] != version or self._head_of(version) != self._head:
+            text = self._storage.read(_name(version))
+            self._known, self._head = (version, self._versions.read(text.decode())), text[:HEAD_BYTES]
         return self._table(*self._known)
+
+    def _head_of(self, version: int) -> bytes:
+        with self._storage.open(_name(version)) as source:
+            return bytes(source.read(HEAD_BYTES))
 
     def create_table(
         self,
@@ -81,10 +90,11 @@ class PathCatalog(NoopCatalog):
         """Do nothing: this catalog keeps nothing outside the table's files."""
 
     def _put(self, version: int, metadata: TableMetadata) -> None:
-        if not self._storage.create(_name(version), self._versions.write(metadata).encode()):
+        text = self._versions.write(metadata).encode()
+        if not self._storage.create(_name(version), text):
             raise CommitFailedException(f"version {version} of {self._location} is another writer's")
         self._storage.write(HINT, str(version).encode())
-        self._known = version, shared(metadata)
+        self._known, self._head = (version, shared(metadata)), text[:HEAD_BYTES]
 
     def _newest(self) -> int | None:
         version = self._known[0] if self._known else self._hinted() or self._listed()

@@ -7,6 +7,7 @@ the commit fails, and the writer reads the table again before it retries.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -59,6 +60,13 @@ class _Known(NamedTuple):
     versions: Mapping[str, int]
 
 
+class _Mark(NamedTuple):
+    """A commit that has been read. Another table at the same path has another commit under this number."""
+
+    version: int
+    digest: bytes
+
+
 class DeltaTableOf:
     """A `Committer` over one Delta table."""
 
@@ -68,6 +76,8 @@ class DeltaTableOf:
         self._info: Mapping[str, str] = {}
         """The last commit info of this application that was read: batch and position."""
         self._known: _Known | None = None
+        self._mark: _Mark | None = None
+        """The newest commit that was read; None if the log lacks it, because it is older than the log's retention."""
         self._loaded = -math.inf
         self._files = open_storage(uri, self._storage)
         self._epoch = 0
@@ -112,20 +122,31 @@ class DeltaTableOf:
         """
         if self._table is None or self._known is None or time.monotonic() - self._loaded > LOADED_S:
             return False
+        if not self._is_same():
+            return False
         number, found = self._known.version, dict(self._known.versions)
         for _ in range(RECENT):
             try:
                 commit = self._files.read(_log_name(number + 1))
             except FileNotFoundError:
-                if not self._files.exists(_log_name(number)):
-                    return False
                 self._known, self._loaded = _Known(number, found), time.monotonic()
                 return True
             number += 1
             if b'"metaData"' in commit or b'"protocol"' in commit:
                 return False
             self._read(commit, found)
+            self._mark = _mark_of(number, commit)
         return False
+
+    def _is_same(self) -> bool:
+        """Whether the log still has the newest commit that was read. If not, it may be the log of another table."""
+        return self._mark is not None and self._marked(self._mark.version) == self._mark
+
+    def _marked(self, version: int) -> _Mark | None:
+        try:
+            return _mark_of(version, self._files.read(_log_name(version)))
+        except FileNotFoundError:
+            return None
 
     def _read(self, commit: bytes, found: dict[str, int]) -> None:
         """Add the `txn` versions of a commit to `found`, and keep its info if it is of this application."""
@@ -146,9 +167,8 @@ class DeltaTableOf:
             return state
         with self._errors_explained():
             self._load()
-            if self._table.version() == self._known.version:
-                return state
-            self._known = self._read_whole()
+            if self._table is None or self._known is None or self._table.version() != self._known.version:
+                self._known = self._read_whole()
             return self._stands()
 
     def _load_newer(self) -> None:
@@ -406,15 +426,22 @@ class DeltaTableOf:
             raise kind(f"table {self._uri}: {e}") from e
 
     def _load(self) -> None:
+        """Load the newest version. delta-rs adds new commits to a loaded table without a look at the table's id."""
         self._loaded = time.monotonic()
+        table = self._table if self._is_same() else None
+        is_another = table is None
         try:
             with self._errors_explained():
-                if self._table is None:
-                    self._table = DeltaTable(self._uri, storage_options=self._storage or None)
+                if table is None:
+                    table = DeltaTable(self._uri, storage_options=self._storage or None)
                 else:
-                    self._table.update_incremental()
+                    table.update_incremental()
         except TableNotFoundError:
-            self._table = None
+            table = None
+        if is_another:
+            self._known, self._state, self._info = None, None, {}
+        self._table = table
+        self._mark = None if table is None else self._marked(table.version())
 
     def _position(self, batch: int) -> Position:
         """Where the batch ended: from commit infos, newest first, or from the position file beside the table.
@@ -436,6 +463,10 @@ class DeltaTableOf:
 
 def _log_name(version: int) -> str:
     return f"_delta_log/{version:020d}.json"
+
+
+def _mark_of(version: int, commit: bytes) -> _Mark:
+    return _Mark(version, hashlib.sha256(commit).digest())
 
 
 def _info(batch: int, position: Position) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 A record is a small file in `_kraft_intents/<application>/<epoch>-<work>/` with the paths that one task writes next.
 After the commit the writer settles the work. It removes recorded files that were not committed (Spark may run a task
-twice), and then the records. If a writer dies, its records remain, and the next start removes exactly the recorded
+twice), and then the records. On Spark, records of files that are not committed stay for a while, because Spark does not
+wait for attempts that it ends. If a writer dies, its records remain, and the next start removes exactly the recorded
 files that the table does not contain. So a writer never lists the table, and never removes a file of another
 application, writer or program. See docs/decisions/0011-file-intents.md.
 """
@@ -51,21 +52,31 @@ class Work:
         """Whether it runs beside batches, possibly in another process of the same epoch."""
         return self.name.startswith((COMPACT, COMMIT + COMPACT))
 
+    @property
+    def is_formats(self) -> bool:
+        """Whether it is a commit of the table's format, which cleans up after it by itself."""
+        return self.name.startswith(COMMIT)
+
     def intend(self, paths: Sequence[str]) -> None:
         """Record files that are about to be written. Raises OSError."""
         self.storage.write(f"{self.folder}/{uuid.uuid4().hex}.json", json.dumps(list(paths)).encode())
 
-    def settle(self, kept: Callable[[], Collection[str]]) -> int:
-        """Remove recorded files that are not `kept`, then the records. Returns the number of files. Raises OSError."""
-        records, count = [file.path for file in self.storage.list(self.folder)], 0
-        recorded = [path for record in records for path in self._paths(record)]
+    def settle(self, kept: Callable[[], Collection[str]], *, forget: bool = True) -> int:
+        """Remove recorded files that are not `kept`, then the records. Returns the number of files. Raises OSError.
+
+        If attempts of tasks may still run, call this again later, and only then with `forget`: until then the records
+        of other files stay, because these files may be written yet.
+        """
+        records = {file.path: self._paths(file.path) for file in self.storage.list(self.folder)}
+        recorded, count = {path for paths in records.values() for path in paths}, 0
         known = set(kept()) if recorded else set()
-        for path in set(recorded) - known:
+        for path in recorded - known:
             if self.storage.exists(path):
                 self.storage.delete(path)
                 count += 1
-        for record in records:
-            self.storage.delete(record)
+        for record, paths in records.items():
+            if forget or (paths and known.issuperset(paths)):
+                self.storage.delete(record)
         return count
 
     def _paths(self, record: str) -> list[str]:

@@ -8,12 +8,14 @@ does not grow with the age of the table. `_common_metadata` has the columns of a
 the columns of one file.
 
 Engines ignore names that begin with an underscore and find data files in Hive folders. After a writer dies, they may
-see files of an uncommitted batch until the next start. Readers that must not see them use `live()`.
+see files of an uncommitted batch until the next start. Readers that must not see them use `live()`. Engines would see
+replaced files beside the files that replace them, so replaced files are removed right after the transaction.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import time
@@ -50,6 +52,8 @@ class ParquetTable:
     def __init__(self, storage: Storage, app_id: str) -> None:
         self._storage, self._app = storage, app_id
         self._next = self._epoch = 0
+        self._last = b""
+        """Digest of the last transaction that was read. Another table at the same path has another one there."""
         self._states: dict[str, State] = {}
         """By application id."""
         self._schema: pa.Schema | None = None
@@ -114,9 +118,10 @@ class ParquetTable:
         self._append(
             {"batch": batch, "position": position.to_json(), "added": [_described(file) for file in files], **gone},
         )
+        self._remove_replaced()
 
     def files(self) -> set[str]:
-        """Paths of current files and of replaced files that are not vacuumed yet."""
+        """Paths of current files and of replaced files that are not removed yet."""
         self._refresh()
         return {*self._files, *self._removed}
 
@@ -126,19 +131,27 @@ class ParquetTable:
         return list(self._files.values())
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
-        """As `Committer.replace`: append one transaction. Raises ConflictError, FencedError."""
+        """As `Committer.replace`: append one transaction, and remove the old files.
+
+        Raises ConflictError, FencedError, and OSError, after which the table may have the new files.
+        """
         self.state().check(self._storage.uri, self._epoch)
         self._hold(old)
         self._append({"removed": list(old), "added": [_described(file) for file in new]})
+        self._remove_replaced()
 
     def _hold(self, paths: Sequence[str]) -> None:
         gone = [path for path in paths if path not in self._files]
         if gone:
             raise ConflictError(f"{gone[0]} is no longer a file of the table")
 
-    def vacuum(self, older_s: float) -> int:
-        """Remove files replaced at least `older_s` seconds ago, by the transaction's time. Returns their number."""
-        old = [path for path, when in self._removed.items() if time.time() - when >= older_s]
+    def vacuum(self, older_s: float) -> int:  # noqa: ARG002 - readers of the folder see files of any age
+        """Remove replaced files that an interrupted writer has left. Returns their number."""
+        self._refresh()
+        return self._remove_replaced()
+
+    def _remove_replaced(self) -> int:
+        old = list(self._removed)
         for path in old:
             self._storage.delete(path)
         while not self._removed.keys().isdisjoint(old):
@@ -149,8 +162,8 @@ class ParquetTable:
         return len(old)
 
     def sweep(self) -> int:
-        """Remove abandoned drafts of transactions. Returns their number."""
-        limit, count = time.time() - DRAFT_S, 0
+        """Remove abandoned drafts of transactions, and replaced files. Returns their number."""
+        limit, count = time.time() - DRAFT_S, self.vacuum(0.0)
         for file in list(self._storage.list(LOG)):
             if file.path.startswith(f"{LOG}/.") and file.modified < limit:
                 self._storage.delete(file.path)
@@ -165,7 +178,7 @@ class ParquetTable:
         document = json.dumps({"app": self._app, "time": time.time(), **what}).encode()
         if not self._storage.create(_name(number), document):
             raise ConflictError(f"transaction {number}: another writer was first")
-        self._apply(json.loads(document))
+        self._take(document)
         if self._next % CHECKPOINT_EVERY == 0:
             self._storage.create(f"{LOG}/{self._next - 1:020d}.checkpoint.json", json.dumps(self._whole()).encode())
             self._trim()
@@ -179,6 +192,11 @@ class ParquetTable:
         for file in files:
             if _number(file.path) < kept and file.modified < limit:
                 self._storage.delete(file.path)
+
+    def _take(self, document: bytes) -> None:
+        """Apply the text of the next transaction."""
+        self._apply(json.loads(document))
+        self._last = _digest(document)
 
     def _apply(self, what: dict[str, Any]) -> None:
         self._next += 1
@@ -214,13 +232,22 @@ class ParquetTable:
 
     def _probe(self) -> bool:
         """Read the next transactions by their names. Returns whether the last of them has been read."""
+        if self._read_digest(self._next - 1) != self._last:
+            return False  # the log was trimmed, removed, or replaced by another
         for _ in range(PROBES):
             try:
                 text = self._storage.read(_name(self._next))
             except FileNotFoundError:
-                return self._storage.exists(_name(self._next - 1))  # otherwise the log was trimmed or removed
-            self._apply(json.loads(text))
+                return True
+            self._take(text)
         return False
+
+    def _read_digest(self, number: int) -> bytes:
+        """The digest of a transaction; empty if the log lacks it."""
+        try:
+            return _digest(self._storage.read(_name(number)))
+        except FileNotFoundError:
+            return b""
 
     def _refresh(self) -> None:
         """Read new transactions. Lists the log only after PROBES of them, because it has a hundred names or more.
@@ -231,13 +258,18 @@ class ParquetTable:
             return
         names = sorted(file.path for file in self._storage.list(LOG) if re.fullmatch(_NAMES, file.path))
         points = [name for name in names if name.endswith(".checkpoint.json") and _number(name) >= self._next]
-        if self._next and _name(self._next - 1) not in names and not points:  # entries before a checkpoint are trimmed
+        there = self._read_digest(self._next - 1) if self._next else self._last
+        if there != self._last and (there or not points):  # transactions before a checkpoint are trimmed
             raise FencedError(f"table {self._storage.uri} was removed or recreated meanwhile")
         if points:
+            number = _number(points[-1])
+            whole, last = json.loads(self._storage.read(points[-1])), self._read_digest(number)
             self._files.clear()
             self._removed.clear()
-            self._next = _number(points[-1])
-            self._apply(json.loads(self._storage.read(points[-1])))
+            self._states.clear()
+            self._next, self._schema = number, None
+            self._apply(whole)
+            self._last = last
         for name in names:
             if (
                 not name.endswith(".checkpoint.json")
@@ -246,12 +278,16 @@ class ParquetTable:
             ):
                 if _number(name) != self._next:
                     raise ValueError(f"transaction {self._next} is missing: {name} comes next")
-                self._apply(json.loads(self._storage.read(name)))
+                self._take(self._storage.read(name))
 
 
 def _described(file: Added) -> dict[str, Any]:
     """A file as the log has it: without statistics, because readers find them in the file itself."""
     return {"path": file.path, "size": file.size, "rows": file.rows, "values": dict(file.values), "whole": file.whole}
+
+
+def _digest(document: bytes) -> bytes:
+    return hashlib.sha256(document).digest()
 
 
 def _name(number: int) -> str:

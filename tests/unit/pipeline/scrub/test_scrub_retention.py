@@ -1,0 +1,106 @@
+"""Retention deletes segments while a scrub runs: what one replica has no more is not missing there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from kraft_pipeline.scrub import job, wire
+from kraft_pipeline.scrub.layout import Replica, replicas
+from kraft_pipeline.scrub.scanner import FIELDS
+from kraft_protocol.client.errors import OFFSET_OUT_OF_RANGE, BrokerError
+from tests.unit.pipeline.scrub.scrubbed import batches, write_replica
+
+END = 12
+
+
+def segment_rows(found: list[Replica]) -> list[dict[str, Any]]:
+    """The rows of `job.segments`, as tasks see them."""
+    others = [{"broker": r.broker, "directory": r.directory, "start": r.start, "high": r.high_watermark} for r in found]
+    return [
+        {
+            **{"topic": r.topic, "partition": r.partition, "broker": r.broker, "directory": r.directory},
+            **{"segment": s.name, "base": s.base_offset, "size": s.size, "next_base": s.next_base},
+            **{"high": r.high_watermark, "compacted": False, "flushed": r.flushed, "replicas": others},
+            "epochs": [{"epoch": epoch, "start": start} for epoch, start in r.epochs],
+        }
+        for r in found
+        for s in r.segments
+    ]
+
+
+def findings(parts: list[pa.RecordBatch]) -> list[tuple[int, str, int]]:
+    """Broker, kind and offset of each finding in the stretch of these digests."""
+    rows = job._compared(pa.Table.from_batches(parts)).to_pylist()
+    return [(row["broker"], row["kind"], row["base_offset"]) for row in rows]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_segment_deleted_after_the_plan_is_not_missing(tmp_path: Path, count: int) -> None:
+    """Each of its batches was reported as missing, because the other replica had been read before."""
+    made = batches(6)
+    for broker in (1, 2):
+        write_replica(tmp_path / str(broker), broker, [made[:2], made[2:4], made[4:]], high_watermark=END)
+    rows = segment_rows(replicas([tmp_path / "1", tmp_path / "2"]))
+    parts = [part for row in rows[:3] for part in job.pieces(row, *job._scan_segment(row))]
+    for segment in sorted((tmp_path / "2" / "orders-0").glob("*.log"))[:count]:
+        segment.unlink()
+    parts += [part for row in rows[3:] for part in job.pieces(row, *job._scan_segment(row))]
+    assert findings(parts) == []
+
+
+def test_a_batch_that_is_missing_above_a_deleted_segment_is_found(tmp_path: Path) -> None:
+    made = batches(6)
+    write_replica(tmp_path / "1", 1, [made[:2], made[2:4], made[4:]], high_watermark=END)
+    write_replica(tmp_path / "2", 2, [made[:2], made[2:3], made[4:]], high_watermark=END)
+    rows = segment_rows(replicas([tmp_path / "1", tmp_path / "2"]))
+    (tmp_path / "2" / "orders-0" / f"{0:020}.log").unlink()
+    parts = [part for row in rows for part in job.pieces(row, *job._scan_segment(row))]
+    assert {(broker, base) for broker, _, base in findings(parts)} == {(2, 6)}
+
+
+def test_a_deleted_segment_of_many_offsets_is_known_in_all_stretches() -> None:
+    row = {"topic": "t", "partition": 0, "broker": 1, "directory": "/d", "segment": "s", "compacted": False}
+    row |= {"base": job.STRETCH - 1, "replicas": []}
+    digests = np.empty((0, len(FIELDS)), np.int64)
+    found = [part.to_pylist()[0] for part in job.pieces(row, digests, [], 0, 2 * job.STRETCH + 1)]
+    assert [(one["stretch"], one["gone"]) for one in found] == [(n, 2 * job.STRETCH + 1) for n in range(3)]
+
+
+@pytest.mark.parametrize("start", [4, END])
+def test_offsets_deleted_before_they_are_fetched_are_not_damage(monkeypatch: pytest.MonkeyPatch, start: int) -> None:
+    """The replica was reported as unreadable, and its batches as missing."""
+    made = batches(6)
+    others = [{"broker": broker, "directory": f"b{broker}", "start": 0, "high": END} for broker in (1, 2)]
+    row = {"topic": "orders", "partition": 0, "segment": "", "base": 0, "high": END, "compacted": False}
+    row |= {"replicas": others}
+    cluster: Any = SimpleNamespace(offsets=lambda wanted: dict.fromkeys(wanted, start))
+
+    def fetched(_: Any, row: dict[str, Any], at: int) -> Any:
+        if row["broker"] == 2 and at < start:
+            raise BrokerError(OFFSET_OUT_OF_RANGE, "orders-0")
+        return SimpleNamespace(records=b"".join(made[at // 2 :]), high_watermark=END)
+
+    monkeypatch.setattr(wire, "_fetch", fetched)
+    parts = []
+    for broker in (1, 2):
+        one = {**row, "broker": broker, "directory": f"b{broker}"}
+        parts += job.pieces(one, *wire._scan_replica(cluster, one))
+    assert findings(parts) == []
+
+
+def test_an_offset_out_of_range_that_the_partition_has_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"topic": "orders", "partition": 0, "broker": 1, "directory": "b1", "segment": "", "base": 0, "high": END}
+    row |= {"compacted": False, "replicas": []}
+    cluster: Any = SimpleNamespace(offsets=lambda wanted: dict.fromkeys(wanted, 0))
+
+    def refused(*_: Any) -> Any:
+        raise BrokerError(OFFSET_OUT_OF_RANGE, "orders-0 of broker 1")
+
+    monkeypatch.setattr(wire, "_fetch", refused)
+    assert [found.kind for found in wire._scan_replica(cluster, row)[1]] == ["unreadable"]

@@ -1,0 +1,103 @@
+"""Engines read all files in the folder of a Parquet table: each row is there once, also after replacements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from kraft_pipeline.tables import maintenance
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.replay import Replayed, replay
+from kraft_pipeline.tables.runner import Runner
+from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores.opening import open_table
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from tests.documents import table_document
+from tests.feed import Feed
+
+
+def given(path: Path, **value: Any) -> table_spec.TableSpec:
+    value = {"format": "json", "schema": {"n": "long"}, **value}
+    sections = {"engine": {"mode": "inline"}, "value": value, "table": {"path": str(path), "format": "parquet"}}
+    return table_spec.parse(table_document(**sections))
+
+
+def column(path: str, name: str) -> list[int]:
+    """The values of a column, as an engine reads them."""
+    return [row[0] for row in duckdb.read_parquet(f"{path}/*.parquet").order(name).project(name).fetchall()]
+
+
+def merge(table: table_spec.TableSpec, *, beside: bool) -> None:
+    maintenance.care(table, InlineEngine()) if beside else maintenance.compact(table)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_merged_rows_are_there_once(tmp_path: Path, beside: bool) -> None:
+    """Replaced files stayed for `vacuumAfter`, seven days, so engines read each merged row twice."""
+    table = given(tmp_path / "t")
+    feed = Feed(table)
+    for n in range(3):
+        feed.values(b'{"n": %d}' % n)
+    merge(table, beside=beside)
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
+    assert column(table.path, "n") == [0, 1, 2]
+
+
+class Watching(InlineEngine):
+    """Notes the rows that an engine reads before each step."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self.seen = path, list[list[int]]()
+
+    def map(self, call: Any, work: Any) -> Any:
+        self.seen.append(column(self._path, "n"))
+        return super().map(call, work)
+
+
+def test_files_are_replaced_group_by_group(tmp_path: Path) -> None:
+    """A large table takes hours to merge: all merged files stood beside their parts until the last one was written."""
+    table = given(tmp_path / "t")
+    feed = Feed(table)
+    for n in range(4):
+        feed.values(b'{"n": %d}' % n)
+    size = max(file.size for file in open_table(table).live())
+    engine = Watching(table.path)
+    assert maintenance.compact(replace(table, compact_to=size * 5 // 2), engine) == (4, 2)
+    assert engine.seen == [[0, 1, 2, 3]] * 2
+    assert column(table.path, "n") == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("next_step", ["maintenance", "start"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_replaced_files_of_a_killed_writer_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool, next_step: str
+) -> None:
+    table = given(tmp_path / "t")
+    feed = Feed(table)
+    for n in range(3):
+        feed.values(b'{"n": %d}' % n)
+
+    def killed(_: ParquetTable) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ParquetTable, "_remove_replaced", killed)
+        with pytest.raises(KeyboardInterrupt):
+            merge(table, beside=beside)
+    if next_step == "start":
+        Runner(table, InlineEngine()).begin()
+    else:
+        maintenance.care(table, InlineEngine())
+    assert column(table.path, "n") == [0, 1, 2]
+
+
+def test_dead_letters_are_there_once_after_a_replay(tmp_path: Path) -> None:
+    table = given(tmp_path / "t")
+    Feed(table).values(b'{"n": 0}', b'{"n": 1, "more": 1}', b"dead")
+    assert column(table.dead_letter_path, '"offset"') == [1, 2]
+    assert replay(given(tmp_path / "t", evolve="additive")) == Replayed(1, 1)
+    assert column(table.dead_letter_path, '"offset"') == [2]
