@@ -138,7 +138,7 @@ def test_zookeeper_without_brokers_is_not_released(world: World) -> None:
 def test_a_log_that_begins_too_late_is_refused(world: World) -> None:
     world.log(CHANGE, first=9)
     world.written_up_to(5)
-    with pytest.raises(ToolError, match="begins at 0+9, after offset 5 in ZooKeeper"):
+    with pytest.raises(ToolError, match=r"begins at 0+9, after offset 5 in ZooKeeper"):
         world.release()
     assert world.is_claimed
 

@@ -353,7 +353,7 @@ def test_a_zookeeper_that_was_given_back_is_not_claimed_by_controllers_that_have
     assert claim(session, 3002, KRAFT_EPOCH + 1, 0, is_migrated=True).value.controller_id == 3002
     assert release(session)
     before = servers.data()
-    with pytest.raises(ClaimError, match="/migration does not exist.* was given back"):
+    with pytest.raises(ClaimError, match=r"/migration does not exist.* was given back"):
         claim(session, 3001, KRAFT_EPOCH + 2, 0, is_migrated=True)
     assert servers.data() == before
     claim(session, 3001, KRAFT_EPOCH + 2, 0)

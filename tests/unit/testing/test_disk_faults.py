@@ -130,7 +130,7 @@ def test_a_closed_file_and_a_file_for_reading_refuse_as_real_files_do() -> None:
         lambda: reader.pwrite(0, [b"x"]),
         lambda: reader.truncate(1),
     ):
-        with pytest.raises(OSError, match="closed|for reading") as caught:
+        with pytest.raises(OSError, match=r"closed|for reading") as caught:
             use()
         assert caught.value.errno == errno.EBADF
 

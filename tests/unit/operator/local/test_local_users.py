@@ -12,8 +12,7 @@ import pytest
 from kraft_local.folder import Folder, Memory
 from kraft_local.users import CREDENTIALS, LocalUsers
 from kraft_operator.api.cluster import KRaftClusterSpec
-from kraft_operator.plan.model.record import Record
-from kraft_operator.plan.model.record import UserClaim
+from kraft_operator.plan.model.record import Record, UserClaim
 from kraft_operator.plan.users import Credential, DesiredUser
 from kraft_operator.security.certificates import key_of, new_authority
 from kraft_operator.specs.cluster import NamedCluster

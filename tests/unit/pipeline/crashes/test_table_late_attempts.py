@@ -58,9 +58,7 @@ def there(given: table_spec.TableSpec) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", table_spec.FORMATS)
-def test_a_file_written_after_the_commit_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_file_written_after_the_commit_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The commit removed the records of all attempts, also of attempts that wrote. Parquet's readers saw rows twice."""
     given, feed = fed(tmp_path / "t", kind)
     feed.values(b'{"n": 1}')

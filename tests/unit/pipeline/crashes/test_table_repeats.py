@@ -166,7 +166,7 @@ def test_a_repeated_batch_of_a_former_topic_is_a_loss(tmp_path: Path, topic: str
         return live.plan(cluster, state, dead)
 
     if strict:
-        with pytest.raises(DataLossError, match="t-0: from offset 50 on .* the topic has been deleted and made again"):
+        with pytest.raises(DataLossError, match=r"t-0: from offset 50 on .* the topic has been deleted and made again"):
             planned()
     else:
         assert planned() is not None

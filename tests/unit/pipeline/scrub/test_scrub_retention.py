@@ -24,9 +24,18 @@ def segment_rows(found: list[Replica]) -> list[dict[str, Any]]:
     others = [{"broker": r.broker, "directory": r.directory, "start": r.start, "high": r.high_watermark} for r in found]
     return [
         {
-            **{"topic": r.topic, "partition": r.partition, "broker": r.broker, "directory": r.directory},
-            **{"segment": s.name, "base": s.base_offset, "size": s.size, "next_base": s.next_base},
-            **{"high": r.high_watermark, "compacted": False, "flushed": r.flushed, "replicas": others},
+            "topic": r.topic,
+            "partition": r.partition,
+            "broker": r.broker,
+            "directory": r.directory,
+            "segment": s.name,
+            "base": s.base_offset,
+            "size": s.size,
+            "next_base": s.next_base,
+            "high": r.high_watermark,
+            "compacted": False,
+            "flushed": r.flushed,
+            "replicas": others,
             "epochs": [{"epoch": epoch, "start": start} for epoch, start in r.epochs],
         }
         for r in found

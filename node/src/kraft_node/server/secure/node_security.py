@@ -87,11 +87,11 @@ class NodeSecurity:
         if protocol not in WITH_SASL:
             return NO_SECURITY if tls is None else ClientSecurity(protocol, tls=tls)
         from kraft_node.server.sasl.credentials import credentials_for  # noqa: PLC0415
-        from kraft_protocol.sasl.login import SaslServerLogin  # noqa: PLC0415
+        from kraft_protocol.sasl.login import SaslLogin  # noqa: PLC0415
 
         credentials = credentials_for(self._env, self._config, listener, mechanism_key)
         self._principals[listener] = f"User:{credentials.user}"
-        return ClientSecurity(protocol, tls=tls, login=lambda host: SaslServerLogin(credentials, host))
+        return ClientSecurity(protocol, tls=tls, login=lambda host: SaslLogin(credentials, host))
 
     def _tls(self, listener: str) -> ListenerTls | None:
         if self._protocol(listener) not in WITH_TLS:
