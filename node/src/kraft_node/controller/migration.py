@@ -61,7 +61,7 @@ class ControllerMigration:
         write: Callable[[Plan], None],
         elect: Callable[[], None],
     ) -> None:
-        """`write` appends the records of a plan, and raises KafkaError. `elect` finds leaders for partitions without one."""
+        """`write` appends records of a plan; it raises KafkaError. `elect` finds leaders for partitions without one."""
         self.is_enabled = migrates(config)
         self.is_behind: Callable[[], bool] = lambda: False
         """Whether ZooKeeper is so far behind that changes must wait."""
