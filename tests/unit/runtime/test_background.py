@@ -37,3 +37,4 @@ def test_a_lane_whose_thread_could_not_start_starts_with_the_next_job(monkeypatc
     loop.run()
     assert got == [2]
     background.close(5)
+    loop.close()

@@ -26,6 +26,7 @@ def _connect(loop: Loop, where: tuple[str, int]) -> list[Any]:
     loop.call_later(10_000, loop.stop)
     loop.run()
     background.close(5)
+    loop.close()
     return got
 
 
@@ -83,3 +84,4 @@ def test_a_connection_that_is_closed_at_once_is_reported(monkeypatch: pytest.Mon
         loop.run()
     assert got == [errno.ENOTCONN]
     background.close(5)
+    loop.close()

@@ -10,10 +10,10 @@ from kraft_node.testing import sim
 def test_zero_seeds_run_without_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     counts = []
 
-    def sweep(_first: int, count: int, **_: object) -> list[sim.Result]:
+    def sweep(_first: int, count: int, **_: object) -> list[sim.SeedResult]:
         counts.append(count)
         finding = sim.Finding("law", "topic t, partition 0", "words")
-        return [sim.Result(7, 1, "node", [finding], 10, 5.0, "hash", 0, 0, [], ["end"])]
+        return [sim.SeedResult(7, 1, "node", [finding], 10, 5.0, "hash", 0, 0, [], ["end"])]
 
     monkeypatch.setattr(sim, "sweep", sweep)
     assert sim.main(["--seeds", "0", "--jobs", "1"]) == 1

@@ -41,7 +41,7 @@ def test_each_kind_of_change_is_found_once_at_its_place() -> None:
     assert _kinds(mutants_of("log.py", SOURCE)) == {
         "condition": [("size >= most and not self.closed", "True"), ("size >= most and not self.closed", "False")],
         "logic": [
-            ("size >= most and not self.closed", "(size >= most or (not self.closed))"),
+            ("size >= most and not self.closed", "(size >= most or not self.closed)"),
             ("not self.closed", "(self.closed)"),
         ],
         "comparison": [("size >= most", "(size > most)")],
@@ -98,18 +98,18 @@ class _Seeds:
         return ["-c", f"import added, sys; {judged}"]
 
     @staticmethod
-    def read(output: str) -> Broken:
-        return Broken(int(output.split()[1]), "law: sums")
+    def read(output: str) -> Broken | None:
+        return Broken(int(output.split()[1]), "law: sums") if output else None
 
 
 def _core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: int) -> Core:
-    package = tmp_path / "added"
-    package.mkdir()
+    package = tmp_path / "src" / "added"
+    package.mkdir(parents=True)
     (package / "__init__.py").write_text("def plus(n):\n    return n + 2\n")
     simulator = Simulator("sums", seeds, 1.0, _Seeds.command, _Seeds.read)
     monkeypatch.setattr(hunting, "ROOT", tmp_path)
     monkeypatch.setattr(hunting, "SIMULATORS", {"sums": simulator})
-    return Core("sums", "added", ("*.py",), ("sums",), ())
+    return Core("sums", "src/added", ("*.py",), ("sums",), ())
 
 
 def test_a_hunt_ends_with_the_seed_that_broke_a_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
