@@ -211,6 +211,18 @@ class Rig:
             for place in left:
                 del sent.acknowledged[place]  # never promised; another record may get the offset
 
+    def _bounds(self, consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+        """The first offset and the end, once the partition has a leader. Raises Broken if it gets none."""
+        end = time.monotonic() + START_S
+        while True:
+            try:
+                low, high = consumer.get_watermark_offsets(partition, timeout=20)
+                return low, high
+            except KafkaException as error:
+                if time.monotonic() > end:
+                    raise Broken(f"{partition.topic}-{partition.partition} has no leader: {error}") from None
+            time.sleep(0.1)
+
     def _read(self, topic: str) -> dict[tuple[int, int], bytes]:
         """All records of a topic, by partition and offset. Raises Broken if there are gaps."""
         server = self._node.bootstrap
@@ -219,7 +231,7 @@ class Rig:
         self._starts = {}
         try:
             for partition in range(PARTITIONS):
-                low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+                low, high = self._bounds(consumer, TopicPartition(topic, partition))
                 self._starts[partition] = low
                 consumer.assign([TopicPartition(topic, partition, low)])
                 next_offset, end = low, time.monotonic() + START_S
