@@ -446,6 +446,7 @@ def test_the_metadata_shell_shows_the_migration_and_what_blocks_it() -> None:
 
     world = Migrating(per_machine={"c2": {KEY: "false"}})
     world.register(1)
+    world.cluster.until(lambda: len(world.cluster.image.controllers) == 3)
     found = shown(world)
     assert (found["state"], found["recordedState"], found["brokersWithZooKeeper"]) == ("MIGRATION_READY", "2", "[1]")
     assert "controller 3002 is not ready" in found["blockers"]

@@ -13,7 +13,7 @@ from kraft_node.security.sasl.exchange import InvalidCredentials, PlainUsers, Sa
 from kraft_node.security.sasl.oauthbearer import OauthBearer, UnsecuredTokens
 from kraft_node.security.sasl.scram import KnownToken, ScramUsers
 from kraft_protocol.sasl.client import Exchange, PlainCredentials, SaslError
-from kraft_protocol.sasl.oauthbearer import KnownToken as Bearer
+from kraft_protocol.sasl.oauthbearer import OAuthToken as Bearer
 from kraft_protocol.sasl.oauthbearer import unsecured_token
 from kraft_protocol.sasl.scram import ALGORITHMS, NUMBERS, ScramCredentials, keys, salted_password
 from kraft_protocol.sasl.token_endpoint import OauthCredentials

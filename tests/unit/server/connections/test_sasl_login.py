@@ -13,7 +13,7 @@ from kraft_node.server.connections.authentication import ListenerSecurity
 from kraft_node.server.sasl.login import ListenerSasl, SaslServerLogin
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.sasl.client import PlainCredentials
-from kraft_protocol.sasl.login import SaslServerLogin as ClientLogin
+from kraft_protocol.sasl.login import SaslLogin as ClientLogin
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.frames import decode_response
 from kraft_protocol.wire.messages import (
