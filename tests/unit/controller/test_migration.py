@@ -179,6 +179,7 @@ def test_partitions_without_a_leader_get_one_after_the_migration() -> None:
     world = quorum()
     world.ask(registration(1))
     assert not world.heartbeat(1).is_fenced
+    world.pass_time(1)  # the searches of the activation and of the heartbeat end
     topic, partition = topic_records()
     partition.leader = -1
     migration = world.controller.migration
