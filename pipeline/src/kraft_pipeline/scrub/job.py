@@ -8,6 +8,7 @@ path there, as in local mode or on a shared file system. Otherwise replicas are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import BASE, LENGTH, POSITION, Copy, compare
 from kraft_pipeline.scrub.findings import SCHEMA, Finding, table
-from kraft_pipeline.scrub.layout import Replica
+from kraft_pipeline.scrub.layout import Replica, deleted_before
 from kraft_pipeline.scrub.locate import differing_bits, flipped_bit
 from kraft_pipeline.scrub.scanner import FIELDS, Damage, FileSource, Scanner
 
@@ -120,15 +121,18 @@ def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int, int]:
         high_watermark=row["high"],
         flushed=row["flushed"],
     )
-    folder = f"{row['directory']}/{row['topic']}-{row['partition']}"
+    folder, nothing = f"{row['topic']}-{row['partition']}", np.empty((0, len(FIELDS)), np.int64)
     try:
-        with FileSource(f"{folder}/{row['segment']}", row["size"]) as source:
-            scanner.scan(source, next_base=row["next_base"])
-    except FileNotFoundError:  # deleted by retention since
-        return np.empty((0, len(FIELDS)), np.int64), [], 0, row["next_base"] if row["next_base"] >= 0 else row["high"]
+        try:
+            with FileSource(f"{row['directory']}/{folder}/{row['segment']}", row["size"]) as source:
+                scanner.scan(source, next_base=row["next_base"])
+        except FileNotFoundError:
+            if not deleted_before(Path(row["directory"]), folder, row["base"]):
+                return nothing, [], 0, 0  # the comparison finds what is missing
+            return nothing, [], 0, row["next_base"] if row["next_base"] >= 0 else row["high"]
     except OSError as e:
         unreadable = Damage(kinds.UNREADABLE, -1, row["base"], max(row["base"], row["next_base"] - 1), str(e))
-        return np.empty((0, len(FIELDS)), np.int64), [finding(row, unreadable, [])], 0, 0
+        return nothing, [finding(row, unreadable, [])], 0, 0
     return scanner.digests(), findings_of(row, scanner), row["size"], 0
 
 

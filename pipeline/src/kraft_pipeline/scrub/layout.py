@@ -98,14 +98,29 @@ def _of_directory(directory: Path) -> list[Replica]:
     return found
 
 
+def deleted_before(directory: Path, partition: str, base: int) -> bool:
+    """Whether retention may explain why the segment at `base` is missing.
+
+    Retention deletes from the first segment on. A segment that is missing above an existing one is lost, or compaction
+    has merged it. Raises OSError, also if the log directory itself is missing.
+    """
+    if partition not in os.listdir(directory):
+        return True  # the topic is deleted, or the replica has moved
+    return all(int(name[:20]) > base for name in _names(directory / partition))
+
+
+def _names(folder: Path) -> list[str]:
+    """The names of the segments, in any order. Raises OSError."""
+    return [name for name in os.listdir(folder) if _SEGMENT.fullmatch(name)]
+
+
 def _segments(folder: Path) -> list[Segment]:
     sizes = {}
-    for name in os.listdir(folder):
-        if _SEGMENT.fullmatch(name):
-            try:
-                sizes[name] = (folder / name).stat().st_size
-            except FileNotFoundError:  # retention deleted it first
-                continue
+    for name in _names(folder):
+        try:
+            sizes[name] = (folder / name).stat().st_size
+        except FileNotFoundError:  # retention deleted it first
+            continue
     names = sorted(sizes)
     bases = [int(name[:20]) for name in names]
     return [Segment(n, b, sizes[n], after) for n, b, after in zip(names, bases, [*bases, -1][1:], strict=True)]

@@ -73,6 +73,31 @@ def test_a_batch_that_is_missing_above_a_deleted_segment_is_found(tmp_path: Path
     assert {(broker, base) for broker, _, base in findings(parts)} == {(2, 6)}
 
 
+def _parts_without(tmp_path: Path, gone: Path) -> list[pa.RecordBatch]:
+    """What tasks find if `gone` disappears from the second of two equal replicas after the plan."""
+    made = batches(6)
+    for broker in (1, 2):
+        write_replica(tmp_path / str(broker), broker, [made[:2], made[2:4], made[4:]], high_watermark=END)
+    rows = segment_rows(replicas([tmp_path / "1", tmp_path / "2"]))
+    gone.rename(tmp_path / "elsewhere")
+    return [part for row in rows for part in job.pieces(row, *job._scan_segment(row))]
+
+
+def test_a_segment_that_disappears_above_others_is_missing(tmp_path: Path) -> None:
+    """It was taken for deleted by retention, and with it everything below."""
+    parts = _parts_without(tmp_path, tmp_path / "2" / "orders-0" / f"{4:020}.log")
+    assert {(broker, base) for broker, _, base in findings(parts)} == {(2, 4), (2, 6)}
+
+
+def test_a_directory_that_disappears_is_not_retention(tmp_path: Path) -> None:
+    parts = _parts_without(tmp_path, tmp_path / "2")
+    assert {(broker, kind) for broker, kind, _ in findings(parts)} >= {(2, "unreadable")}
+
+
+def test_a_deleted_topic_is_not_damage(tmp_path: Path) -> None:
+    assert findings(_parts_without(tmp_path, tmp_path / "2" / "orders-0")) == []
+
+
 def test_a_deleted_segment_of_many_offsets_is_known_in_all_stretches() -> None:
     row = {"topic": "t", "partition": 0, "broker": 1, "directory": "/d", "segment": "s", "compacted": False}
     row |= {"base": job.STRETCH - 1, "replicas": []}
