@@ -14,20 +14,11 @@
  * Fetch v11 with an error code ends the program with exit code 1. It prints one JSON object: seconds, requests, bytes
  * sent and received, quantiles of the time between request and answer in microseconds, and bytes answered a second.
  */
-#include <arpa/inet.h>
-#include <errno.h>
+#include "frames.h"
+
 #include <fcntl.h>
 #include <getopt.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #define MAX_FRAMES 65536
 #define MAX_SECONDS 86400
@@ -47,25 +38,10 @@ static struct {
     float *times;
 } done;
 
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-static void die(const char *what) {
-    perror(what);
-    exit(1);
-}
-
 static void *checked(void *memory) {
     if (!memory)
         die("memory");
     return memory;
-}
-
-static uint32_t be32(const unsigned char *p) {
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
 static uint64_t be64(const unsigned char *p) {
@@ -76,25 +52,9 @@ static int16_t be16(const unsigned char *p) {
     return (int16_t)(p[0] << 8 | p[1]);
 }
 
-static int compare(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 static void refused(const char *what, int code) {
     fprintf(stderr, "%s answered with error code %d after %ld requests\n", what, code, done.requests);
     exit(1);
-}
-
-static int connect_to(const char *host, int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (fd < 0 || inet_pton(AF_INET, host, &address.sin_addr) != 1)
-        die("address");
-    if (connect(fd, (struct sockaddr *)&address, sizeof address))
-        die("connect");
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    return fd;
 }
 
 static unsigned char *read_frames(size_t *total) {

@@ -6,20 +6,11 @@
  * ends, ends the program with exit code 1. It prints one JSON object: seconds, requests, quantiles of the time between
  * request and answer in microseconds, the least and the most requests of a connection, and requests answered a second.
  */
-#include <arpa/inet.h>
-#include <errno.h>
+#include "frames.h"
+
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #define FRAME_MAX (1 << 20)
 #define ANSWER_MAX 512
@@ -42,26 +33,6 @@ static long requests, under_way, room;
 static float *times;
 static double start, series[MAX_SECONDS];
 
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-static void die(const char *what) {
-    perror(what);
-    exit(1);
-}
-
-static uint32_t be32(const unsigned char *p) {
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-static int compare(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 static void watch(connection_t *c, int how, uint32_t what) {
     struct epoll_event event = {.events = what, .data.ptr = c};
     if (epoll_ctl(poller, how, c->fd, &event))
@@ -69,14 +40,7 @@ static void watch(connection_t *c, int how, uint32_t what) {
 }
 
 static void open_connection(connection_t *c, const char *host, int port) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    int one = 1;
-    c->fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (c->fd < 0 || inet_pton(AF_INET, host, &address.sin_addr) != 1)
-        die("address");
-    if (connect(c->fd, (struct sockaddr *)&address, sizeof address))
-        die("connect");
-    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    c->fd = connect_to(host, port);
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
     watch(c, EPOLL_CTL_ADD, EPOLLIN);
 }

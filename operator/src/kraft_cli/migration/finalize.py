@@ -132,7 +132,10 @@ def _follows(address: str, before: Mapping[str, Any]) -> str | None:
 
 
 def _set_false(files: Iterable[Path], ids: set[int]) -> list[Path]:
-    """Change the key in the files of these controllers, in all or none. Returns the files in which it was true."""
+    """Change the key in the files of these controllers. Returns the files in which it was true.
+
+    All files are checked first: if one cannot be changed, none is. A later run completes a run that was killed.
+    """
     texts = {path: text for path in files if (text := _with_false(path, ids)) is not None}
     for path, text in texts.items():
         new = path.with_name(f"{path.name}.new")
