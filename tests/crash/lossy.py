@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from kraft_node.testing.disk import SimDisk
-from kraft_node.testing.disk_handles import SimFile
+from kraft_node.testing.disks.handles import SimFile
 
 CUT, RESTORE, STATE = "user.cut", "user.restore", "user.state"
 """Attributes: write a number of changes after which the power goes; write anything to bring it back; read

@@ -1,8 +1,8 @@
 """Mutants: small wrong changes, drawn at random from the cores, that the simulators must find.
 
-Planted bugs show that a simulator finds the faults that somebody thought of. Mutants show how much it finds of the
-faults that nobody chose. Each mutant runs under random seeds until a law is broken or its budget is used up; no seed is
-known to find it. Survivors are left to the unit tests of the core. What survives these, too, is read by a person.
+Planted bugs are chosen faults that a simulator must find. Mutants are drawn at random, so they measure how many faults
+it finds. Each mutant runs under random seeds until a law is broken or its budget is used up. The unit tests of the core
+judge the survivors, and a person reads what these tests do not find.
 
     python -m tools.mutants run [--core raft ...] [--sample 40] [--seed N] [--jobs 2]
     python -m tools.mutants list CORE                 the names of all mutants

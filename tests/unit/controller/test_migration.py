@@ -175,7 +175,7 @@ def test_appends_of_a_former_leader_are_refused_and_never_called_back() -> None:
 
 
 def test_partitions_without_a_leader_get_one_after_the_migration() -> None:
-    """Their broker had come back just before ZooKeeper was claimed: nobody elected it, and nothing changed later."""
+    """Their broker had come back just before ZooKeeper was claimed, so no controller elected it."""
     world = quorum()
     world.ask(registration(1))
     assert not world.heartbeat(1).is_fenced
@@ -241,7 +241,7 @@ def test_the_metadata_version_changes_only_once_the_migration_is_finished() -> N
 
 @pytest.mark.parametrize("name", ["team/app", "/app", "app/", ".", "..", "a\x01", "\N{KEY}"])
 def test_acls_of_names_that_no_znode_can_have_wait_for_the_end_of_the_migration(name: str) -> None:
-    """`/app` was written to ZooKeeper as `app`; the folder of `team/app` stopped the next synchronization for ever."""
+    """`/app` was written to ZooKeeper as `app`; the folder of `team/app` stopped the next synchronization forever."""
     authorizer = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
     world = quorum(**authorizer)
     migrate(world)

@@ -312,7 +312,7 @@ def acls_read(servers: SimZooKeeper) -> list[str]:
 
 def test_acls_of_names_with_slashes_are_written_read_and_deleted() -> None:
     """Their empty parent was taken for a resource without valid ACLs: nothing was written any more, after a fail-over
-    for ever."""
+    forever."""
     servers = zookeeper()
     image = image_of([])
     writer = synchronized(servers, image)

@@ -7,12 +7,13 @@ every failure can be replayed. No real time passes: a cluster's run with its cra
 
 - `world`      queue, clock, timers, background lanes; hosts with processes that can die between two events or inside
   an event, or pause
-- `disk`, `net`  the fault models, each documented at its top
+- `disk`, `net`  the fault models, each documented at its top; `disks` has the parts of a disk
 - `machine` a machine with a node on it: formatted by the product's own code, started, stopped, killed. `SimCluster`
   makes any number of machines, which address one another by name
 - `script`     coroutines on simulated time
 - `client`, `workloads`  clients written from the protocol alone, stricter than real clients
-- `fault_injector`  the base of the fault injectors: `faults` for single nodes; `cluster_faults`, `disk_faults`
+- `fault_injector`  the base of the fault injectors: `faults` for single nodes; `cluster_faults`, `disks.faults`
+- `leftovers`  what requests have left in a node
 - `checker`    the laws, by name; `histories` judges recorded histories of many kinds of runs
 - `scenario`   one seed, from formatted disks to the verdict; `sim` runs many seeds and replays a single seed
 - `raft`       the Raft core alone, with many voters, under its own and far more faults

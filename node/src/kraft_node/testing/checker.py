@@ -56,7 +56,7 @@ from kraft_node.testing.histories.linearizability import (
 from kraft_node.testing.world import World
 
 if TYPE_CHECKING:
-    from kraft_node.testing.disk_load import Spent
+    from kraft_node.testing.disks.load import Spent
     from kraft_node.testing.world import SimHost
 
 Partition = tuple[str, int]

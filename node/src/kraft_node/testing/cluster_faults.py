@@ -21,7 +21,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.testing.disk_faults import DiskFaults
+from kraft_node.testing.disks.faults import DiskFaults
 from kraft_node.testing.machine import MOVED_PORT, SimCluster, SimMachine
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.operator import Operator

@@ -23,9 +23,9 @@ from typing import Final, TypeAlias
 from weakref import WeakSet
 
 from kraft_node.base.env import DirtyRoom
-from kraft_node.testing.disk_handles import SimFile, SimFileSystem, SimLock
-from kraft_node.testing.disk_load import DirtyMemory, Eviction, Spent
-from kraft_node.testing.inode import Inode
+from kraft_node.testing.disks.handles import SimFile, SimFileSystem, SimLock
+from kraft_node.testing.disks.inode import Inode
+from kraft_node.testing.disks.load import DirtyMemory, Eviction, Spent
 from kraft_protocol.ids import METADATA_TOPIC_NAME
 
 DISK_BYTES: Final = 1 << 40

@@ -22,7 +22,7 @@ from kraft_node.base.env import Disk, Env
 from kraft_node.base.net import Net
 
 if TYPE_CHECKING:
-    from kraft_node.testing.disk_load import Spent
+    from kraft_node.testing.disks.load import Spent
 
 T = TypeVar("T")
 

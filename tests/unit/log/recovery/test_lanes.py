@@ -134,7 +134,7 @@ def test_a_segment_that_a_lane_cannot_read_is_read_on_the_loop() -> None:
 
 
 def test_segments_without_indexes_are_read_in_the_lane() -> None:
-    """They stayed unread, and look-ups were answered with "try again" for ever."""
+    """They stayed unread, and look-ups were answered with "try again" forever."""
     world = LogWorld()
     filled(world.open(TINY)).close()
     for base in range(0, SEGMENTS, 2):

@@ -123,7 +123,7 @@ def test_a_lock_has_one_holder_until_it_is_released(tmp_path: Path) -> None:
 
 
 def test_a_process_that_cannot_be_examined_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a free descriptor a running node counted as ended, and the supervisor waited for its end for ever."""
+    """Without a free descriptor a running node counted as ended, and the supervisor waited for its end forever."""
 
     def none_free(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, "too many open files")

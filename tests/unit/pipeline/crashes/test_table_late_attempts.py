@@ -90,7 +90,7 @@ def test_a_file_written_after_its_batch_has_failed_is_removed(tmp_path: Path, ki
 def test_a_merged_file_that_is_written_twice_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A second attempt of a merge recorded its file after the merge, and nobody looked before the next start."""
+    """If a second attempt of a merge recorded its file after the merge, the file stayed until the next start."""
     given, feed = fed(tmp_path / "t", kind)
     for n in range(3):
         feed.values(b'{"n": %d}' % n)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kraft_node.base.env import ColdRead
-from kraft_node.testing.inode import Inode
+from kraft_node.testing.disks.inode import Inode
 from kraft_protocol.buffers import Buffer
 
 if TYPE_CHECKING:

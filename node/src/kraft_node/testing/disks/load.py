@@ -11,7 +11,7 @@ from kraft_node.base.env import DirtyRoom
 from kraft_protocol.ids import METADATA_TOPIC_NAME
 
 if TYPE_CHECKING:
-    from kraft_node.testing.inode import Inode
+    from kraft_node.testing.disks.inode import Inode
 
 GROUPS_TOPIC_NAME: Final = "__consumer_offsets"
 OVERSHOOT: Final = 2
