@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.sim.planted_bugs import all_bugs
+from tests.sim.planted_bugs import SEEDS, all_bugs
 from tools.mutants.sites import Mutant, mutants_of
 from tools.planted import read_bug
 
@@ -28,7 +28,7 @@ class Simulator(NamedTuple):
 
     name: str
     seeds: int
-    """The budget of one mutant: the same as that of a planted bug in `make planted`, or less where seeds are long."""
+    """The budget of one mutant: the same as that of a planted bug in `make planted`."""
     seed_s: float
     """The time of a slow seed on a busy machine. Ten times as much means that the mutant hangs."""
     command: Callable[[int, int], list[str]]
@@ -71,19 +71,19 @@ def _read_planner(output: str) -> Broken | None:
     return Broken(int(found[1]), found[2]) if found else None
 
 
-def _sim(scenario: str, seeds: int, seed_s: float) -> Simulator:
-    return Simulator(scenario, seeds, seed_s, _sim_command(scenario), _read_sim)
+def _sim(scenario: str, seed_s: float) -> Simulator:
+    return Simulator(scenario, SEEDS[scenario], seed_s, _sim_command(scenario), _read_sim)
 
 
 SIMULATORS = {
     each.name: each
     for each in (
         Simulator("raft", 1000, 2.0, _raft_command, _read_raft),
-        _sim("node", 200, 10.0),
-        _sim("cluster", 300, 30.0),
-        _sim("transactions", 150, 30.0),
-        _sim("groups", 60, 60.0),
-        _sim("secured", 40, 60.0),
+        _sim("node", 10.0),
+        _sim("cluster", 30.0),
+        _sim("transactions", 30.0),
+        _sim("groups", 60.0),
+        _sim("secured", 60.0),
         Simulator("operator", 6, 60.0, _planner_command, _read_planner),
     )
 }
