@@ -8,7 +8,6 @@ are refused too, brokers repeat them, and heartbeats renew leases without changi
 from __future__ import annotations
 
 import logging
-import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +16,7 @@ from kraft_node.base.config.zookeeper import MIGRATION_KEY, migrates
 from kraft_node.controller.plan import Plan
 from kraft_node.metadata.features import MIGRATION_SUPPORTED, metadata_version
 from kraft_node.metadata.kinds.zk_migration import MIGRATION, POST_MIGRATION, PRE_MIGRATION
+from kraft_node.migration.tree.paths import encoded_name, is_name
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.stored import ZkMigrationStateRecord
@@ -46,8 +46,6 @@ OF_BROKERS: Final = BEFORE | {
     ApiKey.ALLOCATE_PRODUCER_IDS,
 }
 """The planned APIs that are served while ZooKeeper is too far behind: a cluster without them stops serving clients."""
-_NOT_IN_PATHS: Final = re.compile("[/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
-"""Characters that ZooKeeper refuses in the name of a znode; it counts in units of UTF-16."""
 
 
 class ControllerMigration:
@@ -200,13 +198,13 @@ def _refused(message: str) -> KafkaError:
     return KafkaError(ErrorCode.NOT_CONTROLLER, message)
 
 
-def check_znode_name(cluster: ControllerState, name: str, *, is_encoded: bool = False) -> None:
+def check_znode_name(cluster: ControllerState, name: str | None, *, is_encoded: bool = False) -> None:
     """Raise INVALID_REQUEST during a migration if no znode can have this name: ZooKeeper gets each change.
 
     With a slash the znode would be that of another name. `is_encoded`: paths have the name percent-encoded.
     """
     if cluster.view.zk_migration_state != MIGRATION:
         return
-    if name in (".", "..") or (not is_encoded and _NOT_IN_PATHS.search(name)):
+    if not is_name(encoded_name(name) if is_encoded or name is None else name):
         message = f"Until the migration from ZooKeeper is finished, the name {name!r} is invalid: no znode can have it."
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)

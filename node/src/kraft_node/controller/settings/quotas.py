@@ -86,7 +86,7 @@ class QuotaManager:
     def _alter_one(self, entity: Entity, names: Names, ops: list[AlterClientQuotasRequest.OpData]) -> list[Any]:
         _check_names(names)
         for name in names.values():
-            check_znode_name(self._cluster, name or "", is_encoded=True)
+            check_znode_name(self._cluster, name, is_encoded=True)
         keys = self._keys_for(names)
         current = self._cluster.view.quotas.get(entity) or {}
         records: list[Any] = []

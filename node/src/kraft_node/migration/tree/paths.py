@@ -34,13 +34,18 @@ LITERAL_ACLS: Final = "/kafka-acl"
 PREFIXED_ACLS: Final = "/kafka-acl-extended/prefixed"
 
 
-_UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
-"""Characters that ZooKeeper refuses in paths (its PathUtils)."""
+_UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+"""Characters that ZooKeeper refuses in paths (its PathUtils, which counts in units of UTF-16)."""
+
+
+def is_name(text: str) -> bool:
+    """Whether a znode can have this name. A resource of ACLs may have any name, such as `..` or `a/b`."""
+    return text not in ("", ".", "..") and "/" not in text and not _UNUSABLE.search(text)
 
 
 def is_usable(path: str) -> bool:
-    """Whether ZooKeeper accepts the path: a resource of ACLs may have any name, such as `..` or `a//b`."""
-    return not any(part in ("", ".", "..") for part in path.split("/")[1:]) and not _UNUSABLE.search(path)
+    """Whether ZooKeeper accepts the path."""
+    return all(map(is_name, path.split("/")[1:]))
 
 
 def encoded_name(name: str | None) -> str:
