@@ -233,7 +233,7 @@ class LogAgainstList(RuleBasedStateMachine):
         log = self.log
         assert (log.start_offset, log.end_offset, log.high_watermark) == (self.start, self.end, self.replicated)
         waiting = list(self.open_txns.values())
-        stable = min([*waiting, self.replicated])
+        stable = max(self.start, min([*waiting, self.replicated]))
         assert log.last_stable_offset <= self.replicated
         if not any(marker >= self.replicated for _, _, marker in self.aborted):
             assert log.last_stable_offset <= stable or not waiting

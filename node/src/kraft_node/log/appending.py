@@ -285,7 +285,7 @@ def end_transaction(
 
     Raises OSError.
     """
-    txn = log.producers.end_transaction(header, offset, coordinator_epoch, aborted=aborted)
+    txn = log.producers.end_transaction(header, offset, coordinator_epoch, log.high_watermark, aborted=aborted)
     if txn is not None and aborted and not indexed:
         entry = txn_index.AbortedTxn(txn.producer_id, txn.first_offset, offset, log.producers.stable_after(txn))
         segment = log.segment(log.segment_number(offset))

@@ -61,7 +61,7 @@ class Rig:
                 timestamp=5,
             )
         )
-        ended = self.producers.end_transaction(marker, self.end, coordinator_epoch, aborted=True)
+        ended = self.producers.end_transaction(marker, self.end, coordinator_epoch, self.end, aborted=True)
         self.end += 1
         return ended
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
+from kraft_node.log.producers.unstable import UnstableOffsets
 from kraft_node.log.producers.verification import NO_GUARDS, VERIFIED, Guard, Guards, Unverified
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
@@ -96,7 +97,7 @@ _NOBODY: Final[dict[int, ProducerEntry]] = {}
 class Producers:
     """The producers of one partition."""
 
-    __slots__ = ("_by_id", "_guards", "_ongoing", "_unreplicated", "awaited", "name", "since_ms", "snapshots")
+    __slots__ = ("_by_id", "_guards", "_unstable", "awaited", "name", "since_ms", "snapshots")
 
     def __init__(self, name: str = "", since_ms: int = 0) -> None:
         self.name = name
@@ -106,10 +107,8 @@ class Producers:
         """Producers with batches refused before the log was open. Each must begin with its refused batch."""
         self._by_id = _NOBODY
         self._guards: Guards = NO_GUARDS
-        self._ongoing: tuple[int, ...] = ()
-        """First offsets of open transactions, ascending."""
-        self._unreplicated: tuple[tuple[int, int], ...] = ()
-        """First and marker offset of transactions that have ended, until the high watermark passes the marker."""
+        self._unstable: UnstableOffsets | None = None
+        """None before the first transaction."""
         self.snapshots: tuple[int, ...] = ()
         """Offsets of the snapshot files, ascending."""
 
@@ -138,14 +137,15 @@ class Producers:
 
     def _begin(self, first_offset: int) -> None:
         """A transaction is open that begins there."""
-        self._ongoing = tuple(sorted((*self._ongoing, first_offset)))
+        if self._unstable is None:
+            self._unstable = UnstableOffsets()
+        self._unstable.begin(first_offset)
 
     def take_over(self, other: Producers) -> None:
         """Take over the state of another log with the same end, also about records that no longer exist."""
         self._by_id = other._by_id
         self._guards = other._guards
-        self._ongoing = other._ongoing
-        self._unreplicated = other._unreplicated
+        self._unstable = other._unstable
 
     def know_more_than_snapshots(self) -> bool:
         """Whether a producer has several batches here that it may send again: a snapshot stores only the last
@@ -322,9 +322,12 @@ class Producers:
             )
 
     def end_transaction(
-        self, header: BatchHeader, offset: int, coordinator_epoch: int, *, aborted: bool
+        self, header: BatchHeader, offset: int, coordinator_epoch: int, high_watermark: int, *, aborted: bool
     ) -> CompletedTxn | None:
-        """Note a marker at `offset`. Returns the transaction that it ended; None if none was open."""
+        """Note a marker at `offset`. Returns the transaction that it ended; None if none was open.
+
+        `high_watermark` is the present one: transactions whose marker is below it are forgotten.
+        """
         producer = self._by_id.get(header.producer_id)
         if producer is None:
             producer = self._add(ProducerEntry(header.producer_id))
@@ -340,27 +343,25 @@ class Producers:
         if first == NONE:
             return None
         producer.current_txn_first_offset = NONE
-        place = self._ongoing.index(first)
-        self._ongoing = self._ongoing[:place] + self._ongoing[place + 1 :]
-        self._unreplicated = (*self._unreplicated, (first, offset))
+        assert self._unstable is not None, "law: an open transaction has begun"
+        self._unstable.end(first, offset, high_watermark)
         return CompletedTxn(producer.producer_id, first, offset, aborted)
 
     # --- the last stable offset ---
 
+    @property
+    def unstable(self) -> int:
+        """Transactions that are kept because they may hold back the last stable offset."""
+        return 0 if self._unstable is None else len(self._unstable)
+
     def first_unstable(self, high_watermark: int) -> int | None:
         """The first offset that a read_committed reader must not see yet; None if it may see all."""
-        waiting = self._unreplicated
-        if waiting:
-            waiting = self._unreplicated = tuple(txn for txn in waiting if txn[1] >= high_watermark)
-        first = self._ongoing[0] if self._ongoing else None
-        for start, _ in waiting:
-            if first is None or start < first:
-                first = start
-        return first
+        return None if self._unstable is None else self._unstable.first(high_watermark)
 
     def stable_after(self, txn: CompletedTxn) -> int:
         """The last stable offset once `txn`, which has just ended, is replicated; its aborted entry contains it."""
-        return self._ongoing[0] if self._ongoing else txn.last_offset + 1
+        first_open = None if self._unstable is None else self._unstable.first_open
+        return txn.last_offset + 1 if first_open is None else first_open
 
     # --- forgetting ---
 
@@ -380,4 +381,4 @@ class Producers:
         """Forget everything but the snapshot files."""
         self._by_id = _NOBODY
         self._guards = NO_GUARDS
-        self._ongoing = self._unreplicated = ()
+        self._unstable = None
