@@ -3,8 +3,8 @@
 Racks are used in order of name from a random start, and the brokers of a rack in order of id from a random start. The
 start moves by one for each partition, so that leaders and followers spread evenly. The first replica is on an unfenced
 broker. In each rack, unfenced brokers come before fenced brokers. No broker holds two replicas of a partition. When
-every unfenced broker has led once, the racks are shuffled, so that the followers of one broker's partitions spread
-over several brokers.
+every unfenced broker has led once, the racks and their brokers are shuffled, so that the followers of one broker's
+partitions spread over several brokers: when a broker ends, all others share the partitions that it led.
 
 Brokers without a rack form their own rack. Callers leave out brokers with cordoned log directories only.
 """
@@ -12,10 +12,12 @@ Brokers without a rack form their own rack. Callers leave out brokers with cordo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kraft_node.base.env import Rng
 from kraft_protocol.errors import ErrorCode, KafkaError
+
+_T = TypeVar("_T")
 
 REPLICATION_FACTOR_MAX: Final = 32_767
 """The maximum of the protocol's int16."""
@@ -45,6 +47,9 @@ class _Ring:
         self.brokers.sort()
         if self.brokers:
             self.offset = rng.randrange(len(self.brokers))
+
+    def shuffle(self, rng: Rng) -> None:
+        _shuffle(self.brokers, rng)
 
     def take(self, this_round: int) -> int:
         """The next broker; -1 if this round has returned all."""
@@ -146,7 +151,13 @@ class StripedPlacer:
         return placed
 
     def _shuffle(self) -> None:
-        racks = self._racks
-        for last in range(len(racks) - 1, 0, -1):
-            other = self._rng.randrange(last + 1)
-            racks[last], racks[other] = racks[other], racks[last]
+        _shuffle(self._racks, self._rng)
+        for rack in self._racks:
+            rack.fenced.shuffle(self._rng)
+            rack.unfenced.shuffle(self._rng)
+
+
+def _shuffle(items: list[_T], rng: Rng) -> None:
+    for last in range(len(items) - 1, 0, -1):
+        other = rng.randrange(last + 1)
+        items[last], items[other] = items[other], items[last]
