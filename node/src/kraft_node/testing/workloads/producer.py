@@ -40,6 +40,9 @@ followers."""
 LED_NO_MORE: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 """Errors sent before the batch is checked, or while it waits for followers: then some may have it."""
 
+UNNOTED: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS))
+"""Errors before a log is asked. It may then take the producer's next batch first (`Producers.check`), as in Kafka."""
+
 
 class WorkloadProducer:
     """Sends batches until it is stopped."""
@@ -174,6 +177,7 @@ class WorkloadProducer:
     async def _send_until_known(self, batches: list[ProducedBatch]) -> None:
         """Idempotent producer: send all batches at once, and resend the unacknowledged batches in order until all are
         acknowledged."""
+        overtaken: list[ProducedBatch] = []
         while batches:
             leaders = [await self.session.leader(*batch.partition) for batch in batches]
             asked = []
@@ -193,11 +197,13 @@ class WorkloadProducer:
                 elif code in RETRIABLE or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not first):
                     self.session.forget_leader(*batch.partition)
                     left.append(batch)
+                    if code in UNNOTED and any(o is not batch and o.partition == batch.partition for o in batches):
+                        overtaken.append(batch)
                 elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     # A producer snapshot holds only the last batch, as in Kafka: after a restart, an older batch that
                     # is sent again is not recognised.
                     others = [other for other in batches if other is not batch and other.partition == batch.partition]
-                    if not others or batch.ends == self.checker.ends:
+                    if batch not in overtaken and (not others or batch.ends == self.checker.ends):
                         self.checker.session_refused(batch, code.name)
                     self._producer_id = -1
                     return
