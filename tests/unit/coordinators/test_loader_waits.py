@@ -27,6 +27,7 @@ def load(codes: list[ErrorCode], cause: Exception | None = None) -> tuple[list[E
         phase=Phase.LOADING,
         partition=0,
         store=store,
+        machine=SimpleNamespace(complete_load=lambda: iter(())),
         scheduler=SimScheduler(world, SimHost(world, "n1", SimDisk(world.rng))),
         high_watermark_moved=lambda _: None,
     )

@@ -64,9 +64,9 @@ def of_transactions(loaded: TransactionMachine, live: TransactionMachine) -> tup
 
     `last_epoch` is never stored; the fields in tags are not stored at transaction.version 0.
     """
-    written = {name for name, found in live.transactions.items() if found.pending is not None}
-    stored = {name: found.values for name, found in loaded.transactions.items() if name not in written}
-    known = {name: found.values for name, found in live.transactions.items() if name not in written}
+    written = {found.name for found in live.transactions.all() if found.pending is not None}
+    stored = {found.name: found.values for found in loaded.transactions.all() if found.name not in written}
+    known = {found.name: found.values for found in live.transactions.all() if found.name not in written}
     for name, values in known.items():
         known[name] = values._replace(last_epoch=NO_EPOCH)
         found = stored.get(name)

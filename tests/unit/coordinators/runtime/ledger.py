@@ -6,7 +6,7 @@ wait for its marker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from kraft_node.broker.coordinators.runtime.engine import Runtime
@@ -68,6 +68,10 @@ class Ledger:
         for name, number in self.pending.pop(producer_id, {}).items():
             if commit:
                 self._put(name, number)
+
+    def complete_load(self) -> Iterator[None]:
+        """Nothing: `replay` has done all."""
+        return iter(())
 
     def committed_to(self, high_watermark: int, /) -> None:
         self.events.append(f"committed to {high_watermark}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.broker.coordinators.transaction.records import decode_record
+from kraft_node.broker.coordinators.transaction.records import decode_values, name_in
 from kraft_node.broker.coordinators.transaction.states import EPOCH_MAX, TransactionState
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import iter_headers, iter_records
@@ -28,7 +28,8 @@ def stored(world: World) -> list[tuple[str, str]]:
     for _, batch in world.logs.batches.get(0, []):
         for header in iter_headers(batch):
             for record in iter_records(batch, header):
-                name, values = decode_record(record.key or b"", record.value)
+                name = name_in(record.key or b"")
+                values = None if record.value is None else decode_values(record.value)
                 found.append((name, "tombstone" if values is None else values.state.label))
     return found
 

@@ -36,7 +36,7 @@ def unfinished(machines: list[SimMachine]) -> str | None:
         for shard in machine.node.broker.transactions.runtime.shards.values():
             if shard.phase is not Phase.ACTIVE:
                 return f"{machine.name} has not loaded transactions {shard.partition}"
-            for transaction in shard.machine.transactions.values():
+            for transaction in shard.machine.transactions.all():
                 if transaction.values.state not in RESTING or transaction.pending is not None:
                     return f"{transaction.name} on {machine.name} is in {transaction.values.state.label}"
     for name, partition in replicas(machines):

@@ -203,6 +203,10 @@ class Shard:
         """Commit or drop the producer's pending offsets: only offsets are written in transactions."""
         self.offsets.end_transaction(offset, producer_id, commit=commit)
 
+    def complete_load(self) -> Iterator[None]:
+        """Nothing: `replay` has done all."""
+        return iter(())
+
     def committed_to(self, high_watermark: int, /) -> None:
         """Show readers of committed offsets all writes below `high_watermark`."""
         self.offsets.committed_to(high_watermark)

@@ -35,12 +35,12 @@ RETRY_MS: Final = 50
 class Loader:
     """Loads one shard; then calls `done` with None, or with the error that ended the load."""
 
-    __slots__ = ("_count", "_done", "_offset", "_shard", "_work")
+    __slots__ = ("_done", "_offset", "_records", "_shard", "_work")
 
     def __init__(self, shard: RuntimeShard[Any], done: Callable[[Exception | None], None]) -> None:
         self._shard = shard
         self._done = done
-        self._count = 0
+        self._records = 0
         self._offset: int | None = None
         """All before it has been applied."""
         self._work = self._replay()
@@ -52,27 +52,26 @@ class Loader:
     def _turn(self) -> None:
         if self._shard.phase is not Phase.LOADING:
             return  # resigned meanwhile
-        before = self._count
         try:
-            self._count += sum(1 for _ in islice(self._work, RECORDS_A_TURN))
+            steps = sum(1 for _ in islice(self._work, RECORDS_A_TURN))
         except Exception as error:  # for any exception: the partition must not seem to be loading without end
             is_early = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if (is_early and not self._count) or is_shortage(error) or is_shortage(error.__cause__):
+            if (is_early and not self._records) or is_shortage(error) or is_shortage(error.__cause__):
                 # The log is being made, or no descriptor is left. If another broker leads, the shard must resign.
                 self._work = self._replay()
                 self._shard.scheduler.call_later(RETRY_MS, self._turn)
             else:
                 self._done(error)
             return
-        if self._count - before == RECORDS_A_TURN:
+        if steps == RECORDS_A_TURN:
             self._shard.scheduler.call_soon(self._turn)
             return
-        level = logging.INFO if self._count else logging.DEBUG
-        log.log(level, "%r: loaded %d records", self._shard, self._count)
+        level = logging.INFO if self._records else logging.DEBUG
+        log.log(level, "%r: loaded %d records", self._shard, self._records)
         self._done(None)
 
     def _replay(self) -> Iterator[None]:
-        """Apply the whole log, yielding after each record."""
+        """Apply the whole log, yielding after each record, then complete the load."""
         shard, store = self._shard, self._shard.store
         offset = store.start_offset(shard.partition) if self._offset is None else self._offset
         shard.high_watermark_moved(store.high_watermark(shard.partition))
@@ -83,13 +82,15 @@ class Loader:
                 next_offset = batch.next_offset
                 yield from self._replay_batch(piece, batch, offset)
             if next_offset <= offset:
-                return  # compaction left nothing up to the end
+                break  # compaction left nothing up to the end
             self._offset = offset = next_offset
+        yield from shard.machine.complete_load()
 
     def _replay_batch(self, piece: Buffer, batch: BatchHeader, start: int) -> Iterator[None]:
         machine = self._shard.machine
         producer_id, producer_epoch = batch.producer_id, batch.producer_epoch
         for record in iter_records(piece, batch):
+            self._records += 1
             yield
             if record.offset < start:
                 continue

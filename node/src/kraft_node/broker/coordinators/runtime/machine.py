@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -73,6 +73,12 @@ class StateMachine(Protocol[RecordT]):
 
     def end_transaction(self, offset: int, producer_id: int, producer_epoch: int, /, *, commit: bool) -> None:
         """Apply a transaction marker at `offset` of the log."""
+
+    def complete_load(self) -> Iterator[None]:
+        """The log was read to its end: do what `replay` has put off, some microseconds a step.
+
+        An exception fails the partition.
+        """
 
     def committed_to(self, high_watermark: int, /) -> None:
         """All records below `high_watermark` are committed. Called before the responses that waited for this."""

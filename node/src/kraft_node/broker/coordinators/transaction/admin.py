@@ -74,7 +74,7 @@ class TransactionAdmin:
         for shard in list(self._coordinator.runtime.shards.values()):
             if shard.phase is Phase.LOADING:
                 return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            for transaction in list(shard.machine.transactions.values()):
+            for transaction in shard.machine.transactions.all():
                 number += 1
                 if number % IDS_A_STEP == 0:
                     yield

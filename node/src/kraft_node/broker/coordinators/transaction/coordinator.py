@@ -236,7 +236,7 @@ class TransactionCoordinator:
         def committed(error: KafkaError | None) -> None:
             if error is None:
                 machine.is_settled = True
-                shard.timers.call_soon(self._resume, shard, iter(list(machine.transactions.values())))
+                shard.timers.call_soon(self._resume, shard, iter(machine.transactions.used()))
             elif shard.phase is Phase.ACTIVE:
                 shard.timers.call_soon(self._loaded, machine)
 

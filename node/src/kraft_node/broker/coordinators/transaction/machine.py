@@ -6,13 +6,14 @@ Records of this broker's own writes are not replayed: a transactional id changes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kraft_node.broker.coordinators.runtime.machine import NewerRecordError, PlannedWrite
 from kraft_node.broker.coordinators.runtime.shard import RuntimeShard
-from kraft_node.broker.coordinators.transaction.records import decode_record, encode_name, encode_values
-from kraft_node.broker.coordinators.transaction.states import Transaction, Values
+from kraft_node.broker.coordinators.transaction.ids import Loaded, TransactionalIds, loaded
+from kraft_node.broker.coordinators.transaction.records import encode_name, encode_values
+from kraft_node.broker.coordinators.transaction.states import Values
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire import coordinator as stored
 
@@ -42,7 +43,7 @@ class TransactionMachine:
     ) -> None:
         """`version()`: the cluster's transaction.version. `loaded` and `unloaded` are called with this machine."""
         self.shard = shard
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions = TransactionalIds()
         self.is_settled = False
         """Whether all loaded records are committed. Until then a failover may take them back, so they count for no
         answer."""
@@ -55,19 +56,21 @@ class TransactionMachine:
         values = record.values
         return encode_name(record.name), None if values is None else encode_values(values, self._version())
 
-    def decode(self, key: Buffer, value: Buffer | None) -> Change:
-        """The change of a transactional id. Raises UnknownRecordTypeError for types of later releases."""
+    def decode(self, key: Buffer, value: Buffer | None) -> Loaded:
+        """Key and value as they are: a later record replaces most of them, so they are read once the load needs them.
+        Raises NewerRecordError for types of later releases, and ValueError for damage."""
         try:
-            return Change(*decode_record(key, value))
+            return loaded(key, value)
         except stored.UnknownRecordTypeError as error:
             raise NewerRecordError(str(error)) from error
 
-    def replay(self, _offset: int, _producer_id: int, _producer_epoch: int, record: Change) -> None:
+    def replay(self, _offset: int, _producer_id: int, _producer_epoch: int, record: Loaded) -> None:
         """Set or remove a transactional id: while loading, not for this broker's own writes."""
-        if record.values is None:
-            self.transactions.pop(record.name, None)
-        else:
-            self.transactions[record.name] = Transaction(record.name, record.values)
+        self.transactions.load(record)
+
+    def complete_load(self) -> Iterator[None]:
+        """Read the transactions that are not at rest."""
+        return self.transactions.read_unfinished()
 
     def end_transaction(self, _offset: int, _producer_id: int, _producer_epoch: int, *, commit: bool) -> None:
         """The topic's own records are never transactional."""

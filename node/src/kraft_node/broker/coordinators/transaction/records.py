@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 PLAIN: Final = 0
 FLEXIBLE: Final = 1
 FIRST_TRANSACTION_VERSION_WITH_TAGS: Final = 1
+_VERSIONS: Final = (PLAIN, FLEXIBLE)
+_ANY: Final = TransactionLogKey("")
+TYPE_SIZE: Final = 2
+_TYPE: Final = encode_key(_ANY)[:TYPE_SIZE]
+_STATE_AT: Final = 16
+"""Before it stand the version, the producer id, its epoch and the time-out."""
+_STATES: Final = frozenset(state.value for state in TransactionState)
 
 
 def encode_name(name: str) -> bytes:
@@ -52,17 +59,34 @@ def encode_values(values: Values, version: int) -> bytes:
     return encode_value(message, FLEXIBLE)
 
 
-def decode_record(key: Buffer, value: Buffer | None) -> tuple[str, Values | None]:
-    """The transactional id and its values; None: the id is removed.
-
-    Raises UnknownRecordTypeError for a record type of a newer release, and ValueError for damage.
-    """
+def name_in(key: Buffer) -> str:
+    """The transactional id of a key. Raises UnknownRecordTypeError for a record type of a newer release, and
+    ValueError for damage."""
     decoded = decode_key(TRANSACTION, key)
     assert isinstance(decoded, TransactionLogKey), "law: this family has one record type"
-    name = decoded.transactional_id
-    if value is None:
-        return name, None
-    message = decode_value(decoded, value)
+    return decoded.transactional_id
+
+
+def check_type(key: Buffer) -> None:
+    """Raise like `name_in` for a key of another record type."""
+    if key[:TYPE_SIZE] != _TYPE:
+        name_in(key)
+
+
+def state_in(value: Buffer) -> int:
+    """The number of the state in a value, which stands at the same place in all versions.
+
+    Raises ValueError for a version or a state that is not known.
+    """
+    if len(value) <= _STATE_AT or value[0] or value[1] not in _VERSIONS or value[_STATE_AT] not in _STATES:
+        decode_values(value)
+        raise ValueError(f"a value of {len(value)} bytes without a known state")
+    return value[_STATE_AT]
+
+
+def decode_values(value: Buffer) -> Values:
+    """Inverse of `encode_values`. Raises ValueError for damage."""
+    message = decode_value(_ANY, value)
     assert isinstance(message, TransactionLogValue), "law: the key determines the value"
     state = TransactionState(message.transaction_status)
     partitions = frozenset(
@@ -70,7 +94,7 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[str, Values | None
         for topic in (message.transaction_partitions or () if state is not TransactionState.EMPTY else ())
         for number in topic.partition_ids
     )
-    return name, Values(
+    return Values(
         message.producer_id,
         message.producer_epoch,
         message.transaction_timeout_ms,

@@ -44,10 +44,10 @@ class Sweeper:
         config = self._coordinator.config
         if what == "abort":
             shard.timers.schedule(what, config.abort_interval_ms, self._again, shard, what)
-            self._sweep(shard, self._abort, iter(list(shard.machine.transactions.values())))
+            self._sweep(shard, self._abort, iter(shard.machine.transactions.used()))
         else:
             shard.timers.schedule(what, config.removal_interval_ms, self._again, shard, what)
-            self._sweep(shard, self._remove, iter(list(shard.machine.transactions.values())))
+            self._sweep(shard, self._remove, shard.machine.transactions.all())
 
     def _sweep(
         self, shard: Shard, do: Callable[[Shard, list[Transaction]], None], transactions: Iterator[Transaction]
@@ -108,6 +108,6 @@ def _removed(shard: Shard, transactions: list[Transaction], error: KafkaError | 
         if error is not None:
             transaction.cancel()
         elif known.get(transaction.name) is transaction:
-            del known[transaction.name]
+            known.remove(transaction.name)
     if error is not None:
         log.warning("unused transactional ids were not removed count=%d error=%s", len(transactions), error)
