@@ -8,7 +8,7 @@ of producers and transactions; recovery uses the latter.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.log import names
 from kraft_node.log.config import LONG_MAX
@@ -44,6 +44,8 @@ from kraft_protocol.records.errors import BatchError, InvalidBatch, UnsupportedM
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
 
+Marker: TypeAlias = tuple[ControlType, int]
+"""Type and coordinator epoch of a control batch."""
 HEAD: Final = Struct(">qii")
 """The fields that the leader sets in front of a batch: base offset, length, leader epoch."""
 
@@ -70,17 +72,17 @@ def append_as_leader(
     ]
     first_base = log.end_offset
     for header, anew in zip(headers, restated, strict=True):
-        known = None
+        known = marker = None
         if header.producer_id >= 0:
             if header.is_control:
-                epoch = _marker(log, records, header)[1]
-                log.producers.check_marker(header.producer_id, header.producer_epoch, epoch)
+                marker = _marker(log, records, header)
+                log.producers.check_marker(header.producer_id, header.producer_epoch, marker[1])
             else:
                 known = check_producer(log, header, guard, internal=internal)
         if known is not None:
             return known
         payload = _recoded(log, records, header, checked, internal=internal)
-        _store(log, records, header, leader_epoch, now_ms, payload, anew=anew)
+        _store(log, records, header, leader_epoch, now_ms, payload, marker, anew=anew)
     last = log.end_offset - 1
     policy_flush.after_append(log, first_base)
     return AppendInfo(first_base, last, now_ms if log.config.log_append_time else NO_TIMESTAMP, log.start_offset)
@@ -103,7 +105,7 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> A
         view = memoryview(records)[header.position : header.position + header.length]
         log.write_batch((view,), header.length, base, header.last_offset, header.max_timestamp, epoch, now_ms)
         if header.producer_id >= 0:
-            _note_producer(log, records, header, base)
+            _note_producer(log, header, base, _marker(log, records, header) if header.is_control else None)
     policy_flush.after_append(log, first_base)
     return AppendInfo(first_base, log.end_offset - 1, NO_TIMESTAMP, log.start_offset)
 
@@ -224,6 +226,7 @@ def _store(
     leader_epoch: int,
     now_ms: int,
     payload: bytes | None,
+    marker: Marker | None,
     *,
     anew: bool,
 ) -> None:
@@ -249,10 +252,10 @@ def _store(
     log.write_batch(buffers, size, base, last, max_timestamp, leader_epoch, now_ms)
     if header.producer_id >= 0:
         header.max_timestamp = max_timestamp
-        _note_producer(log, records, header, base)
+        _note_producer(log, header, base, marker)
 
 
-def _marker(log: Log, records: Buffer, header: BatchHeader) -> tuple[ControlType, int]:
+def _marker(log: Log, records: Buffer, header: BatchHeader) -> Marker:
     """Type and coordinator epoch of a control batch of a producer."""
     try:
         record = next(iter(iter_records(records, header)))
@@ -261,12 +264,12 @@ def _marker(log: Log, records: Buffer, header: BatchHeader) -> tuple[ControlType
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.name}: {e}") from None
 
 
-def _note_producer(log: Log, records: Buffer, header: BatchHeader, base: int) -> None:
-    """Apply a producer's batch that is in the log at `base`. Raises KafkaError KAFKA_STORAGE_ERROR."""
-    if not header.is_control:
+def _note_producer(log: Log, header: BatchHeader, base: int, marker: Marker | None) -> None:
+    """Apply a producer's batch, or its marker, that is in the log at `base`. Raises KafkaError KAFKA_STORAGE_ERROR."""
+    if marker is None:
         log.producers.appended(header, base)
         return
-    kind, coordinator_epoch = _marker(log, records, header)
+    kind, coordinator_epoch = marker
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return
     try:

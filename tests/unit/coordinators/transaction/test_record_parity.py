@@ -14,6 +14,8 @@ from kraft_node.broker.coordinators.transaction.records import (
     state_in,
 )
 from kraft_node.broker.coordinators.transaction.states import TransactionState, Values
+from kraft_protocol.wire.coordinator import decode_value_versioned, encode_value
+from kraft_protocol.wire.stored import TransactionLogKey
 from tests.peer import run_java
 
 STORED = [
@@ -49,6 +51,23 @@ def test_a_record_is_read_back_as_it_was_written(version: int) -> None:
         assert decode_values(encoded) == values
         assert state_in(encoded) == values.state.value
     assert name_in(encode_name("größe")) == "größe"
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_values_packed_by_hand_are_those_of_the_general_encoder(version: int) -> None:
+    rng = random.Random(version)
+    for _ in range(300):
+        values = drawn(rng, version)
+        if values.state is not TransactionState.EMPTY:
+            topics = [(rng.choice(["a", "größe", "x" * 200]), rng.randrange(300)) for _ in range(rng.randrange(200))]
+            values = values._replace(partitions=frozenset(topics))
+        encoded = encode_values(values, version)
+        key = TransactionLogKey("t")
+        message, stored = decode_value_versioned(key, encoded)
+        assert encode_value(message, stored) == encoded
+        assert decode_values(encoded) == values
+    for name in ("", "größe", "x" * 32_000):
+        assert name_in(encode_name(name)) == name
 
 
 @pytest.mark.peer

@@ -109,8 +109,7 @@ class Opening:
         "_done",
         "_env",
         "_refused",
-        "_retry_ms",
-        "_until_ms",
+        "_since_ms",
         "_verifier",
         "_version",
         "transactional_id",
@@ -133,8 +132,7 @@ class Opening:
         self._refused: dict[PartitionName, ErrorCode] = {}
         """Batches that the log refuses without a question."""
         self._done = done
-        self._retry_ms, patience_ms = verifier.retry_pauses()
-        self._until_ms = env.clock.monotonic_ms() + patience_ms
+        self._since_ms = env.clock.monotonic_ms()
 
     def start(self) -> None:
         """Create the guards, and send the request to the coordinator."""
@@ -178,9 +176,11 @@ class Opening:
 
     def _answered(self, errors: Errors) -> None:
         is_busy = self._version >= ADDING_VERSION and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
-        if is_busy and self._env.clock.monotonic_ms() < self._until_ms:
-            self._env.scheduler.call_later(self._retry_ms, self.start)
-            return
+        if is_busy:
+            retry_ms, patience_ms = self._verifier.retry_pauses()
+            if self._env.clock.monotonic_ms() < self._since_ms + patience_ms:
+                self._env.scheduler.call_later(retry_ms, self.start)
+                return
         results = []
         for batch in self._batches:
             assert batch.partition is not None, "law: as in `start`"

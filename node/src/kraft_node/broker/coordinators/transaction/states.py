@@ -87,8 +87,8 @@ class Values(NamedTuple):
 
     def moved(self, state: TransactionState, now_ms: int, **changes: object) -> Values:
         """The values after a step to `state`; unnamed values stay."""
-        made = self._replace(state=state, update_ms=now_ms, previous_producer_id=self.producer_id)
-        return made._replace(**changes)  # type: ignore[arg-type]  # names and types as in the fields
+        changes.setdefault("previous_producer_id", self.producer_id)
+        return self._replace(state=state, update_ms=now_ms, **changes)  # type: ignore[arg-type]  # as in the fields
 
 
 class Transaction:
