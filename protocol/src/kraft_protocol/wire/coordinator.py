@@ -50,11 +50,6 @@ def encode_key(key: Message) -> bytes:
     return _INT16.pack(key.SCHEMA.api_key) + codec.encode(key, KEY_VERSION)
 
 
-def encode_value(value: Message, version: int) -> bytes:
-    """The bytes of a value, its version in front. Raises EncodeError."""
-    return _INT16.pack(version) + codec.encode(value, version)
-
-
 def _split(data: Buffer, what: str) -> tuple[int, Buffer]:
     if len(data) < _INT16.size:
         raise DecodeError(f"{what} of {len(data)} bytes, which is too short for its first two")
