@@ -39,6 +39,7 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.cluster import Found, Look, Machines
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.one_pass import NotifySteps, Pass, Shared, only_remembers
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.gates import voters_committed
@@ -117,6 +118,11 @@ class _Memory:
     changes: int = 0
     """How many changes the watches have reported."""
     rest: _Rest | None = None
+
+    def source(self, rest: _Rest) -> MetadataSource:
+        """The brokers that topics and users of a resting cluster are read from."""
+        found = rest.found
+        return self.look.source(found.brokers, found.controllers, found.statuses, rest.record.cluster_id)
 
 
 def _rests_s(cluster: NamedCluster) -> float:
@@ -405,11 +411,11 @@ class Reconciler:
         spec = rest.cluster.spec
         if spec.paused or spec.hibernated or not (rest.declared.desired_topics or claims):
             return {}
-        broker = next(iter(rest.found.brokers.values()), None)
-        if broker is None:
+        source = memory.source(rest)
+        if not source:
             return None
         try:
-            return await by_topics.steady(memory.look.client, broker, rest.declared, claims, rest.record.cluster_id)
+            return await by_topics.steady(source, rest.declared, claims, rest.record.cluster_id)
         except UnreachableError:
             return None
 
@@ -437,8 +443,7 @@ class Reconciler:
             states = await self._topics(memory, rest)
             if states is None or states != rest.topics:
                 return None
-        broker = next(iter(rest.found.brokers.values()), None)
-        if not await by_users.steady(memory.look.client, broker, rest.users) or memory.rest is not rest:
+        if not await by_users.steady(memory.source(rest), rest.users) or memory.rest is not rest:
             return None
         self._metrics.passed(*key, plan_, conditions(s, plan_), took_s=self._clock() - began, now_s=time.time())
         return self._next(memory, plan_, s)
