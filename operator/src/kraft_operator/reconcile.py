@@ -313,6 +313,7 @@ class Reconciler:
             plan_.waits += kept.waits
             for problem in kept.problems:
                 plan_.block(*problem)
+            plan_.start_none_of(kept.lacking)
             self._patience(memory, situation(record, wanted, observed), plan_)
             self._racks(one.cluster, plan_)
             failure = await self._act(one, plan_)

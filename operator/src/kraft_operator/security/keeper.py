@@ -42,11 +42,15 @@ Prove = Callable[[str, State], Awaitable[Proof]]
 """Asks every node what it trusts and presents. Arguments: the authority's name and state, which is within a phase."""
 
 
+class NotOursError(Exception):
+    """Somebody else's object has the name of a node's certificate, or of what clients trust."""
+
+
 class Store(Protocol):
     """Where certificates are kept: Secrets, or files."""
 
     async def read(self, name: str) -> Mapping[str, str] | None:
-        """The entries of an object; None if it does not exist. Raises if that cannot be known."""
+        """The entries of an object; None if it does not exist. Raises NotOursError, and if that cannot be known."""
 
     async def given(self, secret: str) -> Mapping[str, str] | None:
         """The entries of a Secret of the user; None if it does not exist. Raises if that cannot be known."""
@@ -79,6 +83,8 @@ class Kept:
     done: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
+    lacking: set[int] = field(default_factory=set)
+    """Nodes that cannot have a certificate, because somebody else's object has its name."""
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -114,6 +120,10 @@ async def _nodes(store: Store, needs: Needs, now: datetime, kept: Kept) -> bool:
             before = await store.read(node_name(node_id))
         except CertificateError:
             before = {}  # it is no text, so it is issued again
+        except NotOursError as error:
+            kept.lacking.add(node_id)
+            kept.problems.append(("InTheWay", f"node {node_id} has no certificate: {error}"))
+            continue
         try:
             files, why = files_of(before, role, names, cluster, clients, now)
         except CertificateError as error:
@@ -124,9 +134,12 @@ async def _nodes(store: Store, needs: Needs, now: datetime, kept: Kept) -> bool:
             wrote = True
             kept.done += [f"certificate of node {node_id}: {why}"] if why else []
     trust = {TRUSTED: cluster.trusted}
-    if await store.read(TRUST) != trust:
-        await store.write(TRUST, trust)
-        wrote = True
+    try:
+        if await store.read(TRUST) != trust:
+            await store.write(TRUST, trust)
+            wrote = True
+    except NotOursError as error:
+        kept.problems.append(("InTheWay", f"clients cannot read what they trust: {error}"))
     return wrote
 
 
