@@ -112,6 +112,8 @@ class LocalUsers:
         listener = fitting_listener(cluster, spec)
         if listener is None:
             return Credential("", "NoListener", missing_listener(cluster, spec))
+        if not desired.mechanism and (problem := by_issue.name_problem(desired.user)):
+            return Credential("", "UserNameTooLong", problem)
         try:
             issued = self._in_force(resource, desired, spec)
             trusted = self._security_file(TRUST, TRUSTED) if has_tls(cluster, listener) else ""

@@ -86,3 +86,15 @@ def test_credentials_of_a_new_user_of_the_same_resource_stay(tmp_path: Path) -> 
     empty = LocalUsers(folder, Memory(), print, lambda _: "h:1")
     asyncio.run(empty.gone([UserClaim("other", "shop")]))
     assert not path.exists()
+
+
+def test_a_name_that_no_certificate_can_have_is_named(tmp_path: Path) -> None:
+    """The reason was PasswordNotUsable."""
+    name, spec = "u" * 65, {"cluster": "sample", "authentication": {"type": "MutualTls"}}
+    users = LocalUsers(
+        Folder(tmp_path), Memory(users={name: {"spec": spec, "annotations": {}}}), print, lambda _: "h:1"
+    )
+    document = {**new_resource()["spec"], "security": {}}
+    users._cluster = NamedCluster("sample", "default", "", KRaftClusterSpec.model_validate(document))
+    found = asyncio.run(users.credentials([DesiredUser(name, name)]))[name]
+    assert (found.id, found.reason) == ("", "UserNameTooLong")
