@@ -358,7 +358,8 @@ class Reconciler:
         except ValidationError as error:
             await memory.teller.wrong(resource, "NotUnderstood", "; ".join(problems(error)) + VERSIONS)
             return None
-        wrong = [*cluster_config_problems(spec), *listener_problems(spec), *window_problems(spec)]
+        wrong = [*cluster_config_problems(spec), *listener_problems(spec, key.name, key.namespace)]
+        wrong += window_problems(spec)
         if wrong:
             await memory.teller.wrong(resource, "ConfigNotValid", "; ".join(wrong))
             return None
