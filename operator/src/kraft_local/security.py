@@ -116,7 +116,7 @@ class LocalSecurity:
 
         needs = needs_of(cluster, annotations, {node.id: HOSTS for node in record.nodes}, record.authorities)
         self.kept = await (seen(self._store) if cluster.spec.paused else keep(self._store, needs, now, prove))
-        for line in self.kept.done:
+        for line in [*self.kept.done, *self.kept.refused]:
             self._show(line)
         if CLUSTER in self.kept.states:
             with contextlib.suppress(CertificateError):  # of an expired authority, which is reported

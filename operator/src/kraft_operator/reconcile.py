@@ -328,6 +328,8 @@ class Reconciler:
         kept = await memory.secure.keep(one.cluster, annotations, one.record, one.found, one.seen)
         if kept.done:
             await self._events.emit(one.resource, "Normal", "Certificates", "; ".join(kept.done))
+        for text in kept.refused:
+            await self._events.emit(one.resource, "Warning", "RequestRefused", text)
         known = tuple(sorted({**dict(one.record.authorities), **kept.fingerprints}.items()))
         if known != one.record.authorities:
             await one.recorded(replace(one.record, authorities=known), "certificate authorities")

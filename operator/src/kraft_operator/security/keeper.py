@@ -83,6 +83,8 @@ class Kept:
     done: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Requests that have no effect, with the reason. Each is listed once."""
     lacking: set[int] = field(default_factory=set)
     """Nodes that cannot have a certificate, because somebody else's object has its name."""
 
@@ -106,7 +108,7 @@ async def keep(store: Store, needs: Needs, now: datetime, prove: Prove) -> Kept:
         await _authority(store, needs, name, now, prove, kept)
     if not kept.problems and len(kept.states) == len(BOTH):
         await _nodes(store, needs, now, kept)
-    if kept.done:  # a cluster that waits for nothing would rest, and a phase would not go on
+    if kept.done or kept.refused:  # a cluster that waits for nothing would rest, and a phase would not go on
         kept.waits.append("nodes read their certificates")
     return kept
 
@@ -188,7 +190,8 @@ async def _authority(store: Store, needs: Needs, name: str, now: datetime, prove
     if decision.state is not None:
         if decision.state != state:
             await store.write(authority_name(name), data_of(decision.state))
-            kept.done.append(decision.why)
+            kept.done += [decision.why] if decision.why else []
+            kept.refused += [decision.refused] if decision.refused else []
         kept.states[name] = decision.state
     if decision.waits:
         kept.waits.append(decision.waits)
