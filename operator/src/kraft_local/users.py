@@ -216,13 +216,18 @@ class LocalUsers:
         return {"issued": issued.at, "rotation": issued.rotation, **expires}
 
     async def gone(self, claims: Collection[UserClaim]) -> set[str]:
-        """All users of the claims, announced. Deletes their folders with credentials and client configurations."""
-        names = {one["metadata"]["name"] for one in self.resources}
+        """All users of the claims, announced. Deletes their folders."""
         for claim in claims:
             self._show(f"user {claim.user} is deleted with its password, ACLs and quotas: KRaftUser {claim.resource}")
+        await self.ended(claims)
+        return {claim.user for claim in claims}
+
+    async def ended(self, claims: Collection[UserClaim]) -> None:
+        """Delete the folders with credentials and client configurations. A user without ACLs has one, too."""
+        names = {one["metadata"]["name"] for one in self.resources}
+        for claim in claims:
             if claim.resource not in names:  # else the folder has the credentials of the resource's new user
                 shutil.rmtree(self._folder.user(claim.resource), ignore_errors=True)
-        return {claim.user for claim in claims}
 
 
 def _rotation(requests: Requests, name: str) -> dict[str, str]:

@@ -81,6 +81,9 @@ class Users:
     async def gone(self, claims: Collection[UserClaim]) -> set[str]:
         return {claim.user for claim in claims}
 
+    async def ended(self, claims: Collection[UserClaim]) -> None:
+        pass
+
     def settle(self) -> None:
         """Run passes until nothing changes."""
         asyncio.run(self._settle())

@@ -352,6 +352,9 @@ class UserObjects:
             found.add(claim.user)
         return found
 
+    async def ended(self, claims: Collection[UserClaim]) -> None:
+        """Do nothing: the Secret of a user is deleted with its owner."""
+
 
 def _names_and_uids(resources: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
     return ((one["metadata"]["name"], one["metadata"].get("uid", "")) for one in resources)

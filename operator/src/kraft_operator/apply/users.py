@@ -144,6 +144,9 @@ class UserKeeper(Protocol):
     async def gone(self, claims: Collection[UserClaim]) -> set[str]:
         """Return the users that certainly have no resource. Announces their deletion before it returns."""
 
+    async def ended(self, claims: Collection[UserClaim]) -> None:
+        """Remove what the keeper has of users whose claims end. Called before the claims are forgotten."""
+
 
 @dataclass(slots=True)
 class AtRest:
@@ -176,6 +179,8 @@ class UserPass(NamedTuple):
         plan = plan_users(declared, owned, seen, claims, credentials)
         making = [user for user, change in plan.changes.items() if change.makes]
         sent = {user: replace(plan.claims[user], unanswered=_text(datetime.now(UTC))) for user in making}
+        if ended := [claim for user, claim in claims.items() if user not in plan.claims]:
+            await self.keeper.ended(ended)
         if {**plan.claims, **sent} != claims:
             await self.keeper.remember({**plan.claims, **sent})
         if plan.gone:
