@@ -322,7 +322,7 @@ class Reconciler:
 
     async def _certificates(self, one: Pass, memory: _Memory) -> Kept:
         """Keep the certificates of a cluster with TLS. New authorities are recorded before any node trusts them."""
-        if one.cluster.spec.paused or self._stopping:
+        if self._stopping:
             return Kept()
         annotations = one.resource["metadata"].get("annotations", {})
         kept = await memory.secure.keep(one.cluster, annotations, one.record, one.found, one.seen)

@@ -6,9 +6,10 @@ that dies between two writes continues in the next pass. A store that cannot be 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from kraft_operator.security.authorities import (
@@ -22,10 +23,11 @@ from kraft_operator.security.authorities import (
     is_known,
     state_of,
 )
-from kraft_operator.security.certificates import CertificateError, key_of
+from kraft_operator.security.certificates import CertificateError, ends_at, key_of
 from kraft_operator.security.names import (
     CLIENTS,
     CLUSTER,
+    KEYS,
     NODE,
     TRUST,
     TRUSTED,
@@ -33,7 +35,7 @@ from kraft_operator.security.names import (
     node_name,
     subject,
 )
-from kraft_operator.security.nodes import files_of
+from kraft_operator.security.nodes import RENEW_DAYS, chain_of, files_of
 
 BOTH: Final = (CLUSTER, CLIENTS)
 NO_PROOF: Final = Proof()
@@ -152,6 +154,28 @@ async def seen(store: Store) -> Kept:
         state = await _stored(store, name, kept)
         if state is not None:
             kept.states[name] = state
+    return kept
+
+
+async def ending(store: Store, needs: Needs, now: datetime) -> Kept:
+    """The authorities as they are, and a problem if a certificate would be renewed now. Nothing is changed."""
+    kept = await seen(store)
+    ends: list[tuple[datetime, str]] = []
+    for name, state in kept.states.items():
+        end, days = ends_at(state.current.certificate), needs.policies.get(name, Policy()).renew_days
+        if name not in needs.secrets and end - now < timedelta(days=days):
+            ends.append((end, f"{name} authority"))
+    for node_id in sorted(needs.nodes):
+        with contextlib.suppress(CertificateError, NotOursError):
+            files = await store.read(node_name(node_id)) or {}
+            if files.get(KEYS) and (end := ends_at(chain_of(files[KEYS]))) - now < timedelta(days=RENEW_DAYS):
+                ends.append((end, f"node {node_id}"))
+    if ends:
+        end, first = min(ends)
+        text = (
+            f"{len(ends)} certificate(s) must be renewed, and a paused cluster gets none: the first ({first}) ends at"
+        )
+        kept.problems.append(("CertificatesEnd", f"{text} {end:%Y-%m-%dT%H:%M:%SZ}: set paused to false before that"))
     return kept
 
 

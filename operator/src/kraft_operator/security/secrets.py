@@ -23,7 +23,7 @@ from kraft_operator.plan.model.record import Record
 from kraft_operator.security.authorities import Proof, State
 from kraft_operator.security.certificates import CertificateError
 from kraft_operator.security.client import OperatorTls, ask_nodes
-from kraft_operator.security.keeper import Kept, NotOursError, keep, seen
+from kraft_operator.security.keeper import Kept, NotOursError, ending, keep, seen
 from kraft_operator.security.names import CLIENTS, CLUSTER, NODE, TRUST, authority_name, subject
 from kraft_operator.security.wanted import needs_of
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
@@ -208,10 +208,18 @@ class ClusterSecurity:
         found: Found | None,
         listed: ListedObjects,
     ) -> Kept:
-        """Bring all certificates to what they should be. Raises ApiError, InTheWayError, NotYetError."""
+        """Bring all certificates to what they should be. Raises ApiError, InTheWayError, NotYetError.
+
+        A paused cluster gets no certificate. A problem names those that end.
+        """
         if self._store is None:
             return Kept()
         now = datetime.now(UTC)
+        if cluster.spec.paused:
+            needs = needs_of(cluster, annotations, {node.id: () for node in record.nodes}, record.authorities)
+            with contextlib.suppress(NotYetError):
+                return Kept(problems=(await ending(self._store, needs, now)).problems)
+            return Kept()
 
         async def prove(name: str, state: State) -> Proof:
             lacks = [i for i in listed.pods if found is None or not _answers(found, i)]

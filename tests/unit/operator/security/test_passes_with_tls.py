@@ -226,6 +226,23 @@ def test_a_request_to_replace_a_given_authority_is_refused_once() -> None:
     settled(then, api)
 
 
+def test_a_paused_cluster_warns_before_its_certificates_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft_operator.security.nodes.LEAF_DAYS", 30)
+
+    async def then(api: FakeApi, operator: Watching) -> None:
+        await again(api, operator)
+        assert degraded(api) == ""
+        api.objects["KRaftCluster", *KEY]["spec"]["paused"] = True
+        before = secret(api, "sample-101-tls")
+        await again(api, operator)
+        assert degraded(api) == "CertificatesEnd"
+        assert "6 certificate(s)" in condition(api, "Degraded")["message"]
+        assert condition(api, "Paused")["status"] == "True"
+        assert secret(api, "sample-101-tls") == before, "paused: the operator changes nothing"
+
+    settled(then)
+
+
 def test_the_certificate_of_a_removed_node_is_deleted() -> None:
     async def then(api: FakeApi, operator: Watching) -> None:
         from kraft_operator.security.secrets import SecretStore
