@@ -200,3 +200,13 @@ def test_who_may_produce_to_a_topic_may_create_it(cluster: Cluster) -> None:
     cluster.must("user", "add", "maker", "--type", "tls", "--produce", "made*")
     wait_until_produced(cluster.config("maker"), "made-by-the-first-record")
     assert produced(cluster.config("maker"), "new-by-nobody") == "TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_a_removed_user_without_rights_leaves_no_key(cluster: Cluster) -> None:
+    cluster.must("user", "add", "bare", "--type", "tls")
+    folder = cluster.folder / ".kraft/users/users/bare"
+    first = (folder / "user.key").read_text()
+    cluster.must("user", "remove", "bare")
+    assert not folder.exists()
+    cluster.must("user", "add", "bare", "--type", "tls")
+    assert (folder / "user.key").read_text() != first

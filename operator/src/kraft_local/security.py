@@ -23,7 +23,7 @@ from kraft_operator.plan.model.steps import Plan
 from kraft_operator.security.authorities import Proof, State
 from kraft_operator.security.certificates import CertificateError
 from kraft_operator.security.client import OperatorTls, ask_nodes
-from kraft_operator.security.keeper import Kept, keep, seen
+from kraft_operator.security.keeper import Kept, ending, keep
 from kraft_operator.security.names import CLUSTER, NODE, subject
 from kraft_operator.security.wanted import needs_of
 from kraft_operator.specs.cluster import NamedCluster
@@ -115,8 +115,10 @@ class LocalSecurity:
             return await ask_nodes(name, state, trusting, {i: self._encrypted(cluster, i) for i in running}, role, now)
 
         needs = needs_of(cluster, annotations, {node.id: HOSTS for node in record.nodes}, record.authorities)
-        self.kept = await (seen(self._store) if cluster.spec.paused else keep(self._store, needs, now, prove))
-        for line in self.kept.done:
+        self.kept = await (
+            ending(self._store, needs, now) if cluster.spec.paused else keep(self._store, needs, now, prove)
+        )
+        for line in [*self.kept.done, *self.kept.refused]:
             self._show(line)
         if CLUSTER in self.kept.states:
             with contextlib.suppress(CertificateError):  # of an expired authority, which is reported

@@ -20,14 +20,13 @@ from typing import Any, Final
 from kraft_local.files import local_aspects
 from kraft_local.folder import Folder, fresh_id, stamp
 from kraft_local.mode import in_mode, mode_of
+from kraft_local.objects import LocalObjects
 from kraft_local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
 from kraft_local.probe import all_not_ready
 from kraft_local.processes import Processes
 from kraft_local.protocols import Display, ViewSource
 from kraft_local.resource import API_VERSION, KIND, BadResourceError, parsed, read, values, with_requests
 from kraft_local.security import LocalSecurity
-from kraft_local.topics import LocalTopics
-from kraft_local.users import LocalUsers
 from kraft_local.world import Starts, World, unclean
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
@@ -35,6 +34,7 @@ from kraft_operator.apply import kafka
 from kraft_operator.apply.fence import looked_again
 from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.observe.kafka import View
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import Aged, Kube, Observed
 from kraft_operator.plan.model.record import Record
@@ -106,9 +106,7 @@ class Supervisor:
         self._trouble = ""
         if not self.memory.topic_states:  # an older version kept them in the status
             self.memory.topic_states = (folder.status() or {}).get("topics", {})
-        self._topics = LocalTopics(folder, self.memory, self.name, shown.event)
-        self._users = LocalUsers(folder, self.memory, shown.event, self._bootstrap)
-        self._objects_change = False
+        self._objects = LocalObjects(folder, self.memory, self.name, shown.event, self._bootstrap)
         self.ready = False
         self.last = Plan()
         self._tried: tuple[do.Step, ...] = ()
@@ -255,13 +253,21 @@ class Supervisor:
         running = [i for i, pod in kube.pods.items() if pod.running and "broker" in pod.aspects.get("roles", "")]
         return {i: address for i in running if (address := self.address(i, inner)) is not None}
 
-    def _ready_brokers(self, kube: Kube) -> list[Address]:
-        return [address for i, address in self.brokers(kube).items() if kube.pods[i].ready]
+    def _ready_brokers(self, kube: Kube) -> dict[int, Address]:
+        return {i: address for i, address in self.brokers(kube).items() if kube.pods[i].ready}
+
+    def _source(self, observed: Observed) -> MetadataSource:
+        """The brokers that topics and users are read from."""
+        kube = observed.kube.value or Kube()
+        brokers, controllers = self._ready_brokers(kube), self.controllers(kube).values()
+        statuses = {i: address for i in brokers if (address := self.address(i, HTTP)) is not None}
+        cluster_id = self.memory.record.cluster_id
+        return MetadataSource(self.client, brokers, controllers=controllers, statuses=statuses, cluster_id=cluster_id)
 
     def wanted(self) -> Wanted:
         """The wanted state, as on Kubernetes, without aspects that do not apply to processes."""
         cluster = self.cluster
-        topic_replicas = replicas_of(self._topics.declared().desired_topics)
+        topic_replicas = replicas_of(self._objects.topics.declared().desired_topics)
         wanted = replace(wanted_of(cluster, self.annotations(), datetime.now(UTC)), topic_replicas=topic_replicas)
         pools = []
         for one in wanted.pools:
@@ -328,14 +334,8 @@ class Supervisor:
             self._requests = self.folder.requests()
 
     async def _reconcile_objects(self, observed: Observed) -> None:
-        """Carry out one batch of changes of topics and users per pass, once a broker is ready, as on Kubernetes."""
-        brokers, spec = self._ready_brokers(observed.kube.value or Kube()), self._spec()
-        self._objects_change = self._topics.any or self._users.any
-        if not brokers or spec.paused or spec.hibernated or not self._objects_change:
-            return
         try:
-            topics = await self._topics.run(self.client, brokers[0])
-            self._objects_change = await self._users.run(self.client, brokers[0], self.cluster) or topics
+            await self._objects.run(self._source(observed), self.cluster)
         except (RefusedError, UnreachableError) as error:
             self.last.waits.append(f"topics and users: {error}")
 
@@ -365,19 +365,9 @@ class Supervisor:
         self.last.steps[:0] = [step for step in decided if step not in self.last.steps]
         self.memory.record = record
         resource = self._status_document(observed, wanted, record)
-        resource["status"]["plan"] = [*resource["status"].get("plan", []), *await self._topic_lines(observed)]
+        lines = await self._objects.lines(self._source(observed), self.cluster)
+        resource["status"]["plan"] = [*resource["status"].get("plan", []), *lines]
         return resource
-
-    async def _topic_lines(self, observed: Observed) -> list[str]:
-        """Messages about planned changes of topics and users; empty if no broker is ready."""
-        brokers = self._ready_brokers(observed.kube.value or Kube())
-        if not brokers:
-            return []
-        try:
-            users = await self._users.lines(self.client, brokers[0], self.cluster)
-            return [*await self._topics.lines(self.client, brokers[0]), *users]
-        except UnreachableError as error:
-            return [f"topics and users: {error}"]
 
     async def _do(self, step: do.Step, observed: Observed) -> bool:
         """Carry out a step. Returns whether it was done; if not, the next pass plans it again."""
@@ -397,7 +387,7 @@ class Supervisor:
     async def _send(self, step: do.Step, observed: Observed) -> None:
         kube = observed.kube.value or Kube()
         controllers = self.controllers(kube)
-        ask = [*self._ready_brokers(kube), *controllers.values()]
+        ask = [*self._ready_brokers(kube).values(), *controllers.values()]
         if isinstance(step, kafka.OWN_STEPS):
             ask = [one for i, one in self.brokers(kube).items() if i == step.node]
         await kafka.carry_out(
@@ -430,7 +420,7 @@ class Supervisor:
             "metadata": metadata,
             "spec": values(self._spec()),
             "status": document(found),
-            "topics": {one["metadata"]["name"]: one["status"] for one in self._topics.resources},
+            "topics": {one["metadata"]["name"]: one["status"] for one in self._objects.topics.resources},
             "local": self.local(),
         }
 
@@ -458,7 +448,7 @@ class Supervisor:
                 self._shown.event(f"this pass has failed; the next one follows\n{traceback.format_exc()}")
                 await self._pause(SETTLED_S, stop)
                 continue
-            changes = self._objects_change or self._newer != self._text
+            changes = self._objects.change or self._newer != self._text
             busy = bool(done.steps or done.waits or not self.ready or changes)
             await self._pause(BUSY_S if busy else SETTLED_S, stop)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from kraft_local.folder import Folder, Memory
 from kraft_operator.apply import topics
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.topics import DeclaredTopics, TopicState, plan_topics
-from kraft_protocol.client.aio import Address, Client
 
 
 class LocalTopics:
@@ -49,16 +49,17 @@ class LocalTopics:
         """The declared topics. All are valid, because an invalid file is refused."""
         return topics.declared(self.resources, self._name)[0]
 
-    async def run(self, client: Client, broker: Address) -> bool:
+    async def run(self, source: MetadataSource) -> bool:
         """Carry out a batch. Returns whether more work is due. Raises UnreachableError."""
-        one = topics.TopicPass(client, broker, self, self._memory.record.cluster_id)
+        one = topics.TopicPass(source, self, self._memory.record.cluster_id)
         return await one.run(self.declared(), self.claims)
 
-    async def lines(self, client: Client, broker: Address) -> list[str]:
+    async def lines(self, source: MetadataSource) -> list[str]:
         """Messages about the planned changes, which are not carried out. Raises UnreachableError."""
         declared, claims = self.declared(), self.claims
         names = sorted({*claims, *(desired.topic for desired in declared.desired_topics)})
-        seen = await topics.look(client, broker, names, self._memory.record.cluster_id)
+        cluster_id = self._memory.record.cluster_id
+        _, seen = await source.first(lambda address: topics.look(source.client, address, names, cluster_id))
         return plan_topics(declared, seen, claims).lines
 
     # The keeper

@@ -19,6 +19,7 @@ from kraft_local.folder import Folder, Memory, Requests
 from kraft_operator.api.user import ROTATE, KRaftUserSpec
 from kraft_operator.apply import users
 from kraft_operator.apply.user_requests import look
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import Credential, DeclaredUsers, DesiredUser, UserState, names_of
 from kraft_operator.security.certificates import Authority, CertificateError, key_of
@@ -30,7 +31,6 @@ from kraft_operator.specs.issued import Issued
 from kraft_operator.specs.remembered import remembered_users, user_claims_of
 from kraft_operator.specs.security import has_tls
 from kraft_operator.specs.user_access import fitting_listener, internal_users, missing_listener
-from kraft_protocol.client.aio import Address, Client
 
 CREDENTIALS: Final = "credentials.json"
 Bootstrap = Callable[[str], str]
@@ -81,16 +81,17 @@ class LocalUsers:
         """The declared users. All are valid, because an invalid file or request is refused."""
         return users.declared(self.resources, cluster.name, self.claims.values(), internal_users(cluster))[0]
 
-    async def run(self, client: Client, broker: Address, cluster: NamedCluster) -> bool:
+    async def run(self, source: MetadataSource, cluster: NamedCluster) -> bool:
         """Carry out a batch. Returns whether more work is due. Raises UnreachableError."""
         self._cluster, declared, claims = cluster, self._declared(cluster), self.claims
-        due, rest = await users.UserPass(client, broker, self).run(declared, claims)
-        return due or rest is None
+        due, _ = await users.UserPass(source, self).run(declared, claims)
+        return due
 
-    async def lines(self, client: Client, broker: Address, cluster: NamedCluster) -> list[str]:
+    async def lines(self, source: MetadataSource, cluster: NamedCluster) -> list[str]:
         """Messages about the planned changes, which are not carried out. Raises UnreachableError."""
         declared, claims = self._declared(cluster), self.claims
-        seen = await look(client, broker, names_of(declared, claims))
+        names = names_of(declared, claims)
+        _, seen = await source.first(lambda address: look(source.client, address, names))
         return list(users.preview(declared, seen, claims))
 
     # The keeper
@@ -111,6 +112,8 @@ class LocalUsers:
         listener = fitting_listener(cluster, spec)
         if listener is None:
             return Credential("", "NoListener", missing_listener(cluster, spec))
+        if not desired.mechanism and (problem := by_issue.name_problem(desired.user)):
+            return Credential("", "UserNameTooLong", problem)
         try:
             issued = self._in_force(resource, desired, spec)
             trusted = self._security_file(TRUST, TRUSTED) if has_tls(cluster, listener) else ""
@@ -213,13 +216,18 @@ class LocalUsers:
         return {"issued": issued.at, "rotation": issued.rotation, **expires}
 
     async def gone(self, claims: Collection[UserClaim]) -> set[str]:
-        """All users of the claims, announced. Deletes their folders with credentials and client configurations."""
-        names = {one["metadata"]["name"] for one in self.resources}
+        """All users of the claims, announced. Deletes their folders."""
         for claim in claims:
             self._show(f"user {claim.user} is deleted with its password, ACLs and quotas: KRaftUser {claim.resource}")
+        await self.ended(claims)
+        return {claim.user for claim in claims}
+
+    async def ended(self, claims: Collection[UserClaim]) -> None:
+        """Delete the folders with credentials and client configurations. A user without ACLs has one, too."""
+        names = {one["metadata"]["name"] for one in self.resources}
+        for claim in claims:
             if claim.resource not in names:  # else the folder has the credentials of the resource's new user
                 shutil.rmtree(self._folder.user(claim.resource), ignore_errors=True)
-        return {claim.user for claim in claims}
 
 
 def _rotation(requests: Requests, name: str) -> dict[str, str]:

@@ -36,6 +36,7 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.observe import objects
 from kraft_operator.observe.cluster import Found, ListedObjects, Look, Machines
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import Kube, Observed
 from kraft_operator.plan.model.record import Claim, Record, UserClaim
@@ -267,11 +268,18 @@ class Pass:
         quorum = self.look.view.quorum.value
         await by_kafka.carry_out(self.look.client, step, ask, quorum=quorum, controllers=named)
 
+    @property
+    def source(self) -> MetadataSource:
+        """The brokers that topics and users are read from."""
+        pods = list(self.seen.pods.values())
+        brokers, controllers = objects.brokers(pods), objects.controllers(pods)
+        return self.look.source(brokers, controllers, objects.statuses(pods), self.record.cluster_id)
+
     async def topics(self, found: list[dict[str, Any]], record: Record, events: Events) -> bool:
         """Reconcile the namespace's KRaftTopics. Returns whether the next pass is due soon."""
         claims = {claim.topic: claim for claim in record.topics}
         declared, states = by_topics.declared(found, self.cluster.name, record.topics)
-        brokers = list(objects.brokers(self.seen.pods.values()).values())
+        source = self.source
         if not (declared.desired_topics or states or claims):
             return False
 
@@ -281,10 +289,9 @@ class Pass:
 
         keeper = TopicObjects(self.api, events, self.cluster.namespace, found, self.resource, remember)
         await keeper.report_states(states)
-        if not brokers or not (declared.desired_topics or claims):
+        if not source or not (declared.desired_topics or claims):
             return bool(declared.desired_topics or claims)
-        one = by_topics.TopicPass(self.look.client, brokers[0], keeper, record.cluster_id)
-        return await one.run(declared, claims)
+        return await by_topics.TopicPass(source, keeper, record.cluster_id).run(declared, claims)
 
     async def objects(
         self, topics: list[dict[str, Any]], record: Record, events: Events, waits: list[str]
@@ -328,10 +335,10 @@ class Pass:
         await keeper.report_states(states)
         if not (declared.desired_users or claims):
             return False, by_users.NOTHING
-        brokers = list(objects.brokers(self.seen.pods.values()).values())
-        if not brokers:
+        source = self.source
+        if not source:
             return True, None
-        return await by_users.UserPass(self.look.client, brokers[0], keeper).run(declared, claims)
+        return await by_users.UserPass(source, keeper).run(declared, claims)
 
     async def _without_claims(self, found: list[dict[str, Any]], why: str, events: Events) -> None:
         """Report that the claims of users cannot be read: nothing of a user may change."""

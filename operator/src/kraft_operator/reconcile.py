@@ -39,6 +39,7 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.cluster import Found, Look, Machines
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.one_pass import NotifySteps, Pass, Shared, only_remembers
 from kraft_operator.plan.conditions import conditions
 from kraft_operator.plan.gates import voters_committed
@@ -117,6 +118,11 @@ class _Memory:
     changes: int = 0
     """How many changes the watches have reported."""
     rest: _Rest | None = None
+
+    def source(self, rest: _Rest) -> MetadataSource:
+        """The brokers that topics and users of a resting cluster are read from."""
+        found = rest.found
+        return self.look.source(found.brokers, found.controllers, found.statuses, rest.record.cluster_id)
 
 
 def _rests_s(cluster: NamedCluster) -> float:
@@ -307,6 +313,7 @@ class Reconciler:
             plan_.waits += kept.waits
             for problem in kept.problems:
                 plan_.block(*problem)
+            plan_.start_none_of(kept.lacking)
             self._patience(memory, situation(record, wanted, observed), plan_)
             self._racks(one.cluster, plan_)
             failure = await self._act(one, plan_)
@@ -315,12 +322,14 @@ class Reconciler:
 
     async def _certificates(self, one: Pass, memory: _Memory) -> Kept:
         """Keep the certificates of a cluster with TLS. New authorities are recorded before any node trusts them."""
-        if one.cluster.spec.paused or self._stopping:
+        if self._stopping:
             return Kept()
         annotations = one.resource["metadata"].get("annotations", {})
         kept = await memory.secure.keep(one.cluster, annotations, one.record, one.found, one.seen)
         if kept.done:
             await self._events.emit(one.resource, "Normal", "Certificates", "; ".join(kept.done))
+        for text in kept.refused:
+            await self._events.emit(one.resource, "Warning", "RequestRefused", text)
         known = tuple(sorted({**dict(one.record.authorities), **kept.fingerprints}.items()))
         if known != one.record.authorities:
             await one.recorded(replace(one.record, authorities=known), "certificate authorities")
@@ -351,7 +360,8 @@ class Reconciler:
         except ValidationError as error:
             await memory.teller.wrong(resource, "NotUnderstood", "; ".join(problems(error)) + VERSIONS)
             return None
-        wrong = [*cluster_config_problems(spec), *listener_problems(spec), *window_problems(spec)]
+        wrong = [*cluster_config_problems(spec), *listener_problems(spec, key.name, key.namespace)]
+        wrong += window_problems(spec)
         if wrong:
             await memory.teller.wrong(resource, "ConfigNotValid", "; ".join(wrong))
             return None
@@ -405,11 +415,11 @@ class Reconciler:
         spec = rest.cluster.spec
         if spec.paused or spec.hibernated or not (rest.declared.desired_topics or claims):
             return {}
-        broker = next(iter(rest.found.brokers.values()), None)
-        if broker is None:
+        source = memory.source(rest)
+        if not source:
             return None
         try:
-            return await by_topics.steady(memory.look.client, broker, rest.declared, claims, rest.record.cluster_id)
+            return await by_topics.steady(source, rest.declared, claims, rest.record.cluster_id)
         except UnreachableError:
             return None
 
@@ -437,8 +447,7 @@ class Reconciler:
             states = await self._topics(memory, rest)
             if states is None or states != rest.topics:
                 return None
-        broker = next(iter(rest.found.brokers.values()), None)
-        if not await by_users.steady(memory.look.client, broker, rest.users) or memory.rest is not rest:
+        if not await by_users.steady(memory.source(rest), rest.users) or memory.rest is not rest:
             return None
         self._metrics.passed(*key, plan_, conditions(s, plan_), took_s=self._clock() - began, now_s=time.time())
         return self._next(memory, plan_, s)

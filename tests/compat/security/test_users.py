@@ -12,6 +12,7 @@ import pytest
 
 from kraft_operator.apply.user_requests import look
 from kraft_operator.apply.users import UserPass, declared
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import Credential, DesiredUser, UserState
 from kraft_operator.protocol import new_client
@@ -36,6 +37,13 @@ def server(server_name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     secured.target.start()
     yield secured
     secured.target.stop()
+
+
+class Complete(MetadataSource):
+    """A source of one node: what its controller has committed, its broker shows."""
+
+    async def is_complete(self, node: int) -> bool:
+        return True
 
 
 class Users:
@@ -73,6 +81,9 @@ class Users:
     async def gone(self, claims: Collection[UserClaim]) -> set[str]:
         return {claim.user for claim in claims}
 
+    async def ended(self, claims: Collection[UserClaim]) -> None:
+        pass
+
     def settle(self) -> None:
         """Run passes until nothing changes."""
         asyncio.run(self._settle())
@@ -82,7 +93,7 @@ class Users:
             for _ in range(40):
                 users, states = declared(self.resources.values(), "c", self.claims.values())
                 assert not states
-                due, _ = await UserPass(client, self.address, self).run(users, self.claims)
+                due, _ = await UserPass(Complete(client, {1: self.address}), self).run(users, self.claims)
                 if not due and all(state.reason != "Changing" for state in self.states.values()):
                     return
                 await asyncio.sleep(0.2)

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from kraft_operator.api.topic import KRaftTopicSpec
 from kraft_operator.apply.declared import declarations, ready_status
 from kraft_operator.apply.kafka import altered
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.topics import (
     DeclaredTopics,
@@ -21,8 +22,10 @@ from kraft_operator.plan.topics import (
     TopicsSeen,
     TopicState,
     UnreadTopic,
+    claims_on,
     exists,
     plan_topics,
+    unseen,
 )
 from kraft_protocol.client.aio import Address, Client, UnreachableError
 from kraft_protocol.ids import parse_uuid, uuid_text
@@ -134,12 +137,18 @@ Refusals = dict[str, tuple[int, str]]
 
 async def validate(client: Client, broker: Address, desired_topics: Sequence[DesiredTopic]) -> Refusals:
     """Check which topics the cluster would refuse to create. Raises UnreachableError."""
-    return await _create(client, broker, desired_topics, validate_only=True)
+    return await _create(client, broker, desired_topics, validate_only=True, made={})
 
 
 async def _create(
-    client: Client, broker: Address, desired_topics: Sequence[DesiredTopic], *, validate_only: bool
+    client: Client,
+    broker: Address,
+    desired_topics: Sequence[DesiredTopic],
+    *,
+    validate_only: bool,
+    made: dict[str, str],
 ) -> Refusals:
+    """Create or validate topics. `made` gets the id of each topic that was created."""
     config = m.CreateTopicsRequest.CreatableTopicConfig
     topics = [
         m.CreateTopicsRequest.CreatableTopic(
@@ -156,12 +165,17 @@ async def _create(
         answer: m.CreateTopicsResponse = await client.request(broker, request)
         for one in answer.topics:
             _note(refused, one.name or "", one)
+            if not one.error_code and one.name is not None:
+                made[one.name] = uuid_text(one.topic_id)
     return refused
 
 
 async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusals:
-    """Carry out the batch and return the refusals. Raises UnreachableError."""
-    refused = await _create(client, broker, plan.create, validate_only=False)
+    """Carry out the batch and return the refusals. Raises UnreachableError.
+
+    `plan.made` gets the ids of created topics.
+    """
+    refused = await _create(client, broker, plan.create, validate_only=False, made=plan.made)
     if plan.grow:
         grown = [
             m.CreatePartitionsRequest.CreatePartitionsTopic(name, count, None) for name, count in plan.grow.items()
@@ -189,13 +203,27 @@ async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusal
     return refused
 
 
+async def _planned(
+    source: MetadataSource, declared: DeclaredTopics, claims: Mapping[str, Claim], cluster_id: str | None
+) -> tuple[int, TopicPlan, bool]:
+    """Read the topics from a broker, again with a proof if anything owned is not seen. Raises UnreachableError.
+
+    Returns the broker, the next batch, and whether anything waits for a proof.
+    """
+    names = sorted({*claims, *(desired.topic for desired in declared.desired_topics)})
+    broker, seen = await source.first(lambda address: look(source.client, address, names, cluster_id))
+    if unseen(declared, claims.values(), seen) and await source.is_complete(broker):
+        seen = replace(await look(source.client, source.address(broker), names, cluster_id), complete=True)
+    waits = not seen.complete and unseen(declared, claims.values(), seen)
+    return broker, plan_topics(declared, seen, claims), waits
+
+
 async def steady(
-    client: Client, broker: Address, declared: DeclaredTopics, claims: Mapping[str, Claim], cluster_id: str | None
+    source: MetadataSource, declared: DeclaredTopics, claims: Mapping[str, Claim], cluster_id: str | None
 ) -> Mapping[str, TopicState] | None:
     """The states of the resources; None if a batch is due or a claim changes. Raises UnreachableError."""
-    names = sorted({*claims, *(desired.topic for desired in declared.desired_topics)})
-    plan = plan_topics(declared, await look(client, broker, names, cluster_id), claims)
-    return None if plan.count or plan.claims != claims else plan.states
+    _, plan, waits = await _planned(source, declared, claims, cluster_id)
+    return None if waits or plan.count or plan.claims != claims else plan.states
 
 
 class TopicKeeper(Protocol):
@@ -217,19 +245,18 @@ class TopicKeeper(Protocol):
 class TopicPass(NamedTuple):
     """One observation of the topics, and one batch of changes."""
 
-    client: Client
-    broker: Address
+    source: MetadataSource
     keeper: TopicKeeper
     cluster_id: str | None = None
 
     async def run(self, declared: DeclaredTopics, claims: Mapping[str, Claim]) -> bool:
         """Observe, plan and carry out a batch. Returns whether another pass is due soon. Raises UnreachableError."""
-        names = sorted({*claims, *(desired.topic for desired in declared.desired_topics)})
-        plan = plan_topics(declared, await look(self.client, self.broker, names, self.cluster_id), claims)
+        broker, plan, _ = await _planned(self.source, declared, claims, self.cluster_id)
+        client, address = self.source.client, self.source.address(broker)
         if plan.claims != claims:
             await self.keeper.kept(plan.kept.values())
             await self.keeper.remember(plan.claims)
-        refused = await validate(self.client, self.broker, plan.create)
+        refused = await validate(client, address, plan.create)
         plan.create = [desired for desired in plan.create if desired.topic not in refused]
         if plan.delete:
             gone = await self.keeper.gone(plan.delete.values())
@@ -237,7 +264,9 @@ class TopicPass(NamedTuple):
         # The statuses name the topics before they are created. So after a crash, the operator knows them as its own.
         await self.keeper.report_states(_before(declared, plan, refused))
         if plan.count:
-            refused = await carry_out(self.client, self.broker, plan)
+            refused = await carry_out(client, address, plan)
+            if (made := claims_on(plan)) != plan.claims:
+                await self.keeper.remember(made)
             await self.keeper.report_states(_refused(declared, plan, refused))
             return plan.count > len(refused)
         return False

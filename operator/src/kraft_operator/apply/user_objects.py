@@ -153,9 +153,20 @@ class UserObjects:
             return self._given_password(spec)
         if not desired.mechanism:
             return self._certificate(desired, spec, before, rotation, now)
-        if not by_issue.password_due(before, wanted, rotation, now):
-            return before
+        if before is not None and not by_issue.password_due(before, wanted, rotation, now):
+            return self._edited(desired, before, now) or before
         return by_issue.new_password(rotation, now) if self._may_make() else before
+
+    def _edited(self, desired: DesiredUser, before: Issued, now: datetime) -> Issued | None:
+        """The credentials with a password that a person wrote into the user's Secret; None if nobody did."""
+        jaas = _decoded(self._secrets[desired.resource]["data"].get("sasl.jaas.config", ""))
+        found = by_issue.edited(before, jaas.decode(errors="replace"), now)
+        if found is not None and (problem := password_problem(found.data["password"])):
+            text = (
+                f"the password in Secret {desired.resource}, key password: {problem}: correct it, or delete the Secret"
+            )
+            raise _ProblemError("PasswordNotUsable", f"{text} to get another")
+        return found
 
     def _may_make(self) -> bool:
         """Whether this pass may make another credential."""
@@ -188,6 +199,8 @@ class UserObjects:
         if self._authority is None or not self.authority_key:
             raise _ProblemError("AuthorityWaits", "the clients' authority of the cluster is not made yet")
         wanted = spec.authentication
+        if problem := by_issue.name_problem(desired.user):
+            raise _ProblemError("UserNameTooLong", problem)
         try:
             if key_of(self._authority.certificate) != self.authority_key:
                 text = f"the Secret {self.cluster.name}-clients-ca has another key than the nodes trust: restore it"
@@ -338,6 +351,9 @@ class UserObjects:
             await self.events.emit(self.resource, "Normal", "DeletingUser", text, combine=False)
             found.add(claim.user)
         return found
+
+    async def ended(self, claims: Collection[UserClaim]) -> None:
+        """Do nothing: the Secret of a user is deleted with its owner."""
 
 
 def _names_and_uids(resources: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:

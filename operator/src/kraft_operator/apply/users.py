@@ -2,17 +2,22 @@
 
 The reconciler and the supervisor of a local cluster call it after a pass that found brokers. `plan.users` decides,
 `apply.user_requests` speaks to the cluster. Passwords come from the keeper right before they are sent.
+
+A claim shrinks and ends only with a proof: all requests for it have answers, or none can take effect any more, and the
+broker has applied all metadata (`observe.source`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Protocol
 
 from kraft_operator.api.user import CLUSTER, AclRule, KRaftUserSpec
 from kraft_operator.apply.declared import declarations, ready_status
 from kraft_operator.apply.user_requests import carry_out, look
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import (
     ALLOW,
@@ -25,12 +30,14 @@ from kraft_operator.plan.users import (
     Owners,
     UnreadUser,
     UserPlan,
+    UsersSeen,
     UserState,
     names_of,
     owners,
     plan_users,
+    unseen,
 )
-from kraft_protocol.client.aio import Address, Client, UnreachableError
+from kraft_protocol.client.aio import UnreachableError
 
 MECHANISMS: Final = {"ScramSha512": "SCRAM-SHA-512", "ScramSha256": "SCRAM-SHA-256", "MutualTls": ""}
 RESOURCE_TYPES: Final = {"Topic": 2, "Group": 3, "Cluster": 4, "TransactionalId": 5, "DelegationToken": 6, "User": 7}
@@ -51,6 +58,9 @@ OPERATIONS: Final = {
     "DescribeTokens": 14,
     "TwoPhaseCommit": 15,
 }
+SETTLED_S: Final = 120.0
+"""Seconds after which a request without an answer takes no effect any more. A broker forwards a request for at most
+`request.timeout.ms` (30 s by default), and a controller may process it a while later."""
 PERMISSIONS: Final = {"Allow": ALLOW, "Deny": DENY}
 
 
@@ -134,6 +144,9 @@ class UserKeeper(Protocol):
     async def gone(self, claims: Collection[UserClaim]) -> set[str]:
         """Return the users that certainly have no resource. Announces their deletion before it returns."""
 
+    async def ended(self, claims: Collection[UserClaim]) -> None:
+        """Remove what the keeper has of users whose claims end. Called before the claims are forgotten."""
+
 
 @dataclass(slots=True)
 class AtRest:
@@ -152,8 +165,7 @@ NOTHING: Final = AtRest(DeclaredUsers(), {}, {}, {})
 class UserPass(NamedTuple):
     """One observation of the users, and one batch of changes."""
 
-    client: Client
-    broker: Address
+    source: MetadataSource
     keeper: UserKeeper
 
     async def run(self, declared: DeclaredUsers, claims: Mapping[str, UserClaim]) -> tuple[bool, AtRest | None]:
@@ -161,12 +173,16 @@ class UserPass(NamedTuple):
 
         Returns whether another pass is due soon, and the users if nothing was to be done.
         """
-        seen = await look(self.client, self.broker, names_of(declared, claims))
+        broker, seen = await self._look(declared, claims)
         owned = owners(declared, seen, claims)
         credentials = await self.keeper.credentials(owned.by_user.values())
         plan = plan_users(declared, owned, seen, claims, credentials)
-        if plan.claims != claims:
-            await self.keeper.remember(plan.claims)
+        making = [user for user, change in plan.changes.items() if change.makes]
+        sent = {user: replace(plan.claims[user], unanswered=_text(datetime.now(UTC))) for user in making}
+        if ended := [claim for user, claim in claims.items() if user not in plan.claims]:
+            await self.keeper.ended(ended)
+        if {**plan.claims, **sent} != claims:
+            await self.keeper.remember({**plan.claims, **sent})
         if plan.gone:
             gone = await self.keeper.gone([claims[user] for user in plan.gone])
             plan.gone = {user: change for user, change in plan.gone.items() if user in gone}
@@ -174,16 +190,54 @@ class UserPass(NamedTuple):
             await self.keeper.report_states(plan.states)
             # No watch shows Secrets, so a problem with one must be looked at again.
             rests = plan.claims == claims and not any(one.reason for one in credentials.values())
-            return plan.claims != claims, AtRest(declared, claims, credentials, plan.states) if rests else None
-        refused = await self._change(plan, owned)
+            if not rests or unseen(plan.claims.values(), seen):
+                return plan.claims != claims, None
+            return False, AtRest(declared, claims, credentials, plan.states)
+        refused = await self._change(broker, plan, owned)
+        await self._answered(plan, {user: claim for user, claim in sent.items() if user not in refused})
         await self.keeper.report_states(_changed(plan, owned, credentials, refused))
         return plan.count > len(refused), None
 
-    async def _change(self, plan: UserPlan, owned: Owners) -> Mapping[str, str]:
+    async def _look(self, declared: DeclaredUsers, claims: Mapping[str, UserClaim]) -> tuple[int, UsersSeen]:
+        """Read the users from a broker, again with a proof if anything that a claim names is not seen."""
+        names = names_of(declared, claims)
+        broker, seen = await self.source.first(lambda address: look(self.source.client, address, names))
+        now = datetime.now(UTC)
+        settled = frozenset(one.user for one in unseen(claims.values(), seen) if _is_settled(one, now))
+        if settled and await self.source.is_complete(broker):
+            again = await look(self.source.client, self.source.address(broker), names)
+            return broker, replace(again, proven=settled)
+        return broker, seen
+
+    async def _change(self, broker: int, plan: UserPlan, owned: Owners) -> Mapping[str, str]:
         setting = {user: owned.by_user[user].resource for user, change in plan.changes.items() if change.upsert}
         passwords = await self.keeper.passwords(setting.values()) if setting else {}
         by_user = {user: passwords[resource] for user, resource in setting.items() if resource in passwords}
-        return await carry_out(self.client, self.broker, {**plan.gone, **plan.changes}, by_user)
+        changes = {**plan.gone, **plan.changes}
+        return await carry_out(self.source.client, self.source.address(broker), changes, by_user)
+
+    async def _answered(self, plan: UserPlan, answered: Mapping[str, UserClaim]) -> None:
+        """Record that these claims have answers. An earlier request of a claim may still lack its answer."""
+        now = datetime.now(UTC)
+        before = {user: plan.claims[user] for user in answered}
+        done = {user: replace(one, unanswered="") if _is_settled(one, now) else one for user, one in before.items()}
+        if done:
+            plan.claims |= done
+            await self.keeper.remember(plan.claims)
+
+
+def _is_settled(claim: UserClaim, now: datetime) -> bool:
+    """Whether no request for a claim can take effect any more."""
+    if not claim.unanswered:
+        return True
+    try:
+        return (now - datetime.fromisoformat(claim.unanswered)).total_seconds() > SETTLED_S
+    except (ValueError, TypeError):
+        return False
+
+
+def _text(time: datetime) -> str:
+    return time.isoformat(timespec="seconds")
 
 
 def _changed(
@@ -200,16 +254,18 @@ def _changed(
     return states
 
 
-async def steady(client: Client, broker: Address | None, rest: AtRest) -> bool:
+async def steady(source: MetadataSource, rest: AtRest) -> bool:
     """Whether the users are certainly still as the last whole pass has left them."""
-    if rest is NOTHING or broker is None:
+    if rest is NOTHING or not source:
         return rest is NOTHING
+    names = names_of(rest.declared, rest.claims)
     try:
-        seen = await look(client, broker, names_of(rest.declared, rest.claims))
+        _, seen = await source.first(lambda address: look(source.client, address, names))
     except UnreachableError:
         return False
     plan = plan_users(rest.declared, owners(rest.declared, seen, rest.claims), seen, rest.claims, rest.credentials)
-    return not plan.count and plan.claims == rest.claims and plan.states == rest.states
+    steady_claims = plan.claims == rest.claims and not unseen(rest.claims.values(), seen)
+    return not plan.count and steady_claims and plan.states == rest.states
 
 
 def preview(declared: DeclaredUsers, seen: Any, claims: Mapping[str, UserClaim]) -> Sequence[str]:

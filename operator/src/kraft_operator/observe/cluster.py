@@ -14,6 +14,7 @@ from typing import Any, Final
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.observe import addresses, objects
 from kraft_operator.observe.kafka import View
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.observe.status import STARTS_S, Statuses
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import Aged, Kube, Observed
@@ -143,6 +144,23 @@ class Look:
             },
         )
         return found, seen
+
+    def source(
+        self,
+        brokers: Mapping[int, Address],
+        controllers: Mapping[int, Address],
+        statuses: Mapping[int, Address],
+        cluster_id: str | None,
+    ) -> MetadataSource:
+        """The brokers that topics and users are read from, the one first that described the metadata last."""
+        return MetadataSource(
+            self.client,
+            brokers,
+            controllers=controllers.values(),
+            statuses=statuses,
+            cluster_id=cluster_id,
+            first=self.view.describing,
+        )
 
     async def _routes(self, api: Api, cluster: NamedCluster, selector: str) -> list[Object]:
         """List Routes if OpenShift assigns hosts of a listener. Raises ApiError."""

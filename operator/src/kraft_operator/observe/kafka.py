@@ -134,6 +134,11 @@ class View:
         """The last view of the metadata, with its age."""
         return self._seen(self._metadata)
 
+    @property
+    def describing(self) -> int | None:
+        """The broker that described the metadata last; None before the first answer."""
+        return self._hint
+
     def _seen(self, view: Any) -> Aged[Any]:
         return Aged() if view is None else Aged(view[1], max(0, round((self._clock() - view[0]) * 1000)))
 

@@ -25,6 +25,9 @@ class NodeStatus(NamedTuple):
     """The revision of the configuration; empty if it lacks a revision."""
     topics: int | None
     """The number of all topics, with any permissions; None until the node has metadata."""
+    offset: int | None = None
+    """The offset of the last metadata record that the node has applied; None until the node has metadata."""
+    cluster_id: str | None = None
 
 
 async def node_status(address: Address) -> NodeStatus | None:
@@ -77,7 +80,8 @@ class Statuses:
 
 def parsed(found: dict[str, Any]) -> NodeStatus:
     """Convert the JSON body of `/status`. Raises KeyError or TypeError if it is malformed."""
-    return NodeStatus(tuple(found["voters"]), found["configRevision"], found.get("topics"))
+    voters, revision = tuple(found["voters"]), found["configRevision"]
+    return NodeStatus(voters, revision, found.get("topics"), found.get("offset"), found.get("clusterId"))
 
 
 async def _query(address: Address) -> tuple[int, bytes]:

@@ -14,6 +14,9 @@ Ownership of topics:
 Deletion: a resource with `deletionPolicy: Delete` claims its topic, by the topic's id and its own uid. The record
 keeps the claim, so no finalizer is needed. A claimed topic is deleted once no resource with its name and uid exists
 and no other resource may mean the topic. A malformed resource still exists, so its claim stays.
+
+A broker may not have applied the newest metadata. So a claimed topic that is not seen may exist, and its claim stays
+until `TopicsSeen.complete`.
 """
 
 from __future__ import annotations
@@ -57,6 +60,10 @@ class DesiredTopic:
     creating: bool = False
     """The operator has begun to create the topic. If the topic exists by now, it belongs to this resource."""
 
+    def claim(self, topic_id: str) -> Claim:
+        """The claim on the topic with this id."""
+        return Claim(self.topic, topic_id, self.resource, self.uid)
+
 
 @dataclass(frozen=True, slots=True)
 class UnreadTopic:
@@ -95,6 +102,13 @@ class TopicsSeen:
     there: Mapping[str, TopicSeen] = field(default_factory=dict)
     hidden: Mapping[str, str] = field(default_factory=dict)
     """Topics that the cluster does not show, with the reason. They may exist."""
+    complete: bool = False
+    """Whether topics that are missing here certainly do not exist."""
+
+    def has(self, claim: Claim) -> bool:
+        """Whether the topic of a claim is seen."""
+        there = self.there.get(claim.topic)
+        return there is not None and there.id == claim.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +138,8 @@ class TopicPlan:
     """Claims that end without a deletion, by topic."""
     states: dict[str, TopicState] = field(default_factory=dict)
     """States by the name of the resource."""
+    made: dict[str, str] = field(default_factory=dict)
+    """Ids of the topics that were created, by topic."""
 
     @property
     def changing(self) -> set[str]:
@@ -152,7 +168,7 @@ def plan_topics(declared: DeclaredTopics, seen: TopicsSeen, claims: Mapping[str,
     plan = TopicPlan({})
     holders = _holders(plan, declared, seen, claims)
     for topic, claim in claims.items():
-        if topic in seen.hidden:
+        if topic in seen.hidden or not (seen.complete or seen.has(claim)):
             plan.claims[topic] = claim
         elif topic not in holders:
             _ends(plan, declared, claim, seen.there.get(topic))
@@ -160,8 +176,26 @@ def plan_topics(declared: DeclaredTopics, seen: TopicsSeen, claims: Mapping[str,
         if topic in seen.hidden:
             plan.states[desired.resource] = TopicState(False, "NotVisible", seen.hidden[topic])
         else:
-            plan.states[desired.resource] = _follow(plan, desired, seen.there.get(topic), claims)
+            state = _follow(plan, desired, seen.there.get(topic), claims)
+            if not seen.complete and state.known:
+                state = replace(state, managed=tuple(sorted({*state.managed, *desired.managed})))
+            plan.states[desired.resource] = state
     return plan
+
+
+def claims_on(plan: TopicPlan) -> dict[str, Claim]:
+    """The claims after a batch: a resource that is deleted before its topic is seen takes the topic along, too."""
+    room = max(0, CLAIMS_MAX - len(plan.claims))
+    made = [one for one in plan.create if one.topic in plan.made and one.delete][:room]
+    return {**plan.claims, **{one.topic: one.claim(plan.made[one.topic]) for one in made}}
+
+
+def unseen(declared: DeclaredTopics, claims: Iterable[Claim], seen: TopicsSeen) -> bool:
+    """Whether a claimed topic, or a configuration to reset, is not seen. It needs a proof, to be forgotten."""
+    if any(one.topic not in seen.hidden and not seen.has(one) for one in claims):
+        return True
+    there = [(one, seen.there[one.topic]) for one in declared.desired_topics if one.topic in seen.there]
+    return any(one.managed - one.config.keys() - topic.config.keys() for one, topic in there)
 
 
 def replicas_of(desired_topics: Iterable[DesiredTopic]) -> dict[str, int]:
@@ -246,7 +280,7 @@ def _follow(plan: TopicPlan, desired: DesiredTopic, there: TopicSeen | None, cla
         return exists(desired)
     state = _change(plan, desired, there)
     if desired.delete and (desired.topic in claims or len(plan.claims.keys() | claims.keys()) < CLAIMS_MAX):
-        plan.claims[desired.topic] = Claim(desired.topic, there.id, desired.resource, desired.uid)
+        plan.claims.setdefault(desired.topic, desired.claim(there.id))  # a claim that waits for a proof stays
     elif desired.delete:
         text = f"{CLAIMS_MAX} topics of this cluster go with their resources, and no more can: set deletionPolicy to"
         state = replace(state, ready=False, reason="TooManyOwned", message=text + " Keep")

@@ -13,6 +13,9 @@ Ownership:
 
 Deletion: what a claim names is deleted once no resource with its name and uid exists. A malformed resource still
 exists, so its claim stays. A view that could not be read is unknown: nothing in it changes, and its claims stay.
+
+A broker may not have applied the newest metadata, and a request without an answer may still take effect. So a view
+without a thing does not prove that the thing does not exist. A claim shrinks and ends only for `UsersSeen.proven`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ BATCH_MAX: Final = 250
 """The most users that one pass creates, changes or deletes."""
 CLAIMS_BYTES_MAX: Final = 900_000
 """The size of all claims of a cluster. An object of Kubernetes may have 1 MiB of data."""
-CLAIM_BYTES: Final = 220
+CLAIM_BYTES: Final = 270
 """The size of a claim without its ACLs and its names."""
 DIGEST_CHARS: Final = 12
 ANONYMOUS: Final = "ANONYMOUS"
@@ -109,7 +112,7 @@ QUOTAS: Final = "quotas"
 
 @dataclass(frozen=True, slots=True)
 class UsersSeen:
-    """The observed users. A user that is missing in a view has nothing there."""
+    """The observed users. A user that is missing in a view has nothing there, as far as the broker knows."""
 
     credentials: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Iterations by user and mechanism."""
@@ -119,10 +122,28 @@ class UsersSeen:
     """Views that could not be read (`CREDENTIALS`, `ACLS`, `QUOTAS`), with the reason."""
     hidden_users: Mapping[str, str] = field(default_factory=dict)
     """Users with unknown credentials, with the reason."""
+    proven: frozenset[str] = frozenset()
+    """Users that certainly have nothing but what is seen."""
 
     def why_hidden(self, view: str, user: str) -> str:
         """The reason why a view of a user is unknown; empty if it is known."""
         return self.hidden.get(view, "") or (self.hidden_users.get(user, "") if view == CREDENTIALS else "")
+
+
+def unseen(claims: Iterable[UserClaim], seen: UsersSeen) -> list[UserClaim]:
+    """Claims that name something which is not seen. They need a proof, to shrink or to end."""
+    return [one for one in claims if _seen_of(one, seen) != one]
+
+
+def _seen_of(claim: UserClaim, seen: UsersSeen) -> UserClaim:
+    """The claim, without what is not seen."""
+    acls = {acl.digest for acl in seen.acls.get(claim.user, ())}
+    return replace(
+        claim,
+        mechanisms=claim.mechanisms & seen.credentials.get(claim.user, {}).keys(),
+        acls=claim.acls & acls,
+        quotas=claim.quotas & seen.quotas.get(claim.user, {}).keys(),
+    )
 
 
 class Credential(NamedTuple):
@@ -159,6 +180,11 @@ class UserChange:
     put: Mapping[str, float] = field(default_factory=dict)
     remove: tuple[str, ...] = ()
     """Quotas to remove."""
+
+    @property
+    def makes(self) -> bool:
+        """Whether anything is made that must be deleted with the resource."""
+        return bool(self.upsert or self.create or self.put)
 
     @property
     def due(self) -> bool:
@@ -308,7 +334,7 @@ def _ends(plan: UserPlan, declared: DeclaredUsers, claim: UserClaim, seen: Users
         or (claim.acls and seen.why_hidden(ACLS, user))
         or (claim.quotas and seen.why_hidden(QUOTAS, user))
     )
-    if change.due or unknown:
+    if change.due or unknown or (claim.names_anything and user not in seen.proven):
         plan.claims[user] = claim
     if change.due and plan.count < BATCH_MAX:
         plan.gone[user] = change
@@ -331,12 +357,20 @@ def _follow(
             problems.append(("NotVisible", why))
         elif wanted:
             new, change = step(desired, seen, old, new, change)
+    if desired.user not in seen.proven:
+        new = _joined(old, new)
     sent = credential.id if desired.mechanism and credential.id and not change.upsert else None
     if problems:
         return new, change, UserState(False, problems[0][0], "; ".join(text for _, text in problems), sent)
     if change.due or not credential.id:
         return new, change, UserState(False, "Changing", "", sent)
     return new, change, UserState(True, "InForce", "", sent)
+
+
+def _joined(old: UserClaim, new: UserClaim) -> UserClaim:
+    """The new claim, with all that the old one names."""
+    mechanisms, acls, quotas = old.mechanisms | new.mechanisms, old.acls | new.acls, old.quotas | new.quotas
+    return replace(new, mechanisms=mechanisms, acls=acls, quotas=quotas)
 
 
 def _follow_credentials(

@@ -95,6 +95,8 @@ class Decision:
     waits: str = ""
     problem: tuple[str, str] | None = field(default=None)
     """A reason and a message for people: nothing is changed until they act."""
+    refused: str = ""
+    """Why a request has no effect. The state records the request, so it is reported once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,10 @@ def decide(
     if not is_known(state, known):
         text = f"the {name} authority has the key {own[:SHOWN]}, and the nodes trust {known[:SHOWN]}"
         return Decision(state, problem=("AuthorityChanged", f"{text}: restore its Secret; nothing is issued meanwhile"))
+    if _cannot_replace(state, asked):
+        text = f"replace-authority {name}={asked.request} has no effect, because spec.security names the Secret of the"
+        text = f"{text} {name} authority: put another key into that Secret"
+        return Decision(replace(state, request=asked.request), refused=text)
     if state.next is not None:
         return _trusting(name, state, policy, proof, now)
     if state.former:
@@ -158,6 +164,11 @@ def _asks_for_another(state: State, asked: Asked) -> bool:
     if asked.given is not None:
         return _has_another_key(state, asked)
     return bool(asked.request) and asked.request != state.request
+
+
+def _cannot_replace(state: State, asked: Asked) -> bool:
+    """Whether a new request names an authority that only the user's own Secret can replace."""
+    return asked.given is not None and asked.request not in {"", state.request} and not _has_another_key(state, asked)
 
 
 def _has_another_key(state: State, asked: Asked) -> bool:

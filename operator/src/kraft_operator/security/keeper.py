@@ -6,9 +6,10 @@ that dies between two writes continues in the next pass. A store that cannot be 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from kraft_operator.security.authorities import (
@@ -22,10 +23,11 @@ from kraft_operator.security.authorities import (
     is_known,
     state_of,
 )
-from kraft_operator.security.certificates import CertificateError, key_of
+from kraft_operator.security.certificates import CertificateError, ends_at, key_of
 from kraft_operator.security.names import (
     CLIENTS,
     CLUSTER,
+    KEYS,
     NODE,
     TRUST,
     TRUSTED,
@@ -33,7 +35,7 @@ from kraft_operator.security.names import (
     node_name,
     subject,
 )
-from kraft_operator.security.nodes import files_of
+from kraft_operator.security.nodes import RENEW_DAYS, chain_of, files_of
 
 BOTH: Final = (CLUSTER, CLIENTS)
 NO_PROOF: Final = Proof()
@@ -42,11 +44,15 @@ Prove = Callable[[str, State], Awaitable[Proof]]
 """Asks every node what it trusts and presents. Arguments: the authority's name and state, which is within a phase."""
 
 
+class NotOursError(Exception):
+    """Somebody else's object has the name of a node's certificate, or of what clients trust."""
+
+
 class Store(Protocol):
     """Where certificates are kept: Secrets, or files."""
 
     async def read(self, name: str) -> Mapping[str, str] | None:
-        """The entries of an object; None if it does not exist. Raises if that cannot be known."""
+        """The entries of an object; None if it does not exist. Raises NotOursError, and if that cannot be known."""
 
     async def given(self, secret: str) -> Mapping[str, str] | None:
         """The entries of a Secret of the user; None if it does not exist. Raises if that cannot be known."""
@@ -79,6 +85,10 @@ class Kept:
     done: list[str] = field(default_factory=list)
     waits: list[str] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    """Requests that have no effect, with the reason. Each is listed once."""
+    lacking: set[int] = field(default_factory=set)
+    """Nodes that cannot have a certificate, because somebody else's object has its name."""
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -100,7 +110,7 @@ async def keep(store: Store, needs: Needs, now: datetime, prove: Prove) -> Kept:
         await _authority(store, needs, name, now, prove, kept)
     if not kept.problems and len(kept.states) == len(BOTH):
         await _nodes(store, needs, now, kept)
-    if kept.done:  # a cluster that waits for nothing would rest, and a phase would not go on
+    if kept.done or kept.refused:  # a cluster that waits for nothing would rest, and a phase would not go on
         kept.waits.append("nodes read their certificates")
     return kept
 
@@ -114,6 +124,10 @@ async def _nodes(store: Store, needs: Needs, now: datetime, kept: Kept) -> bool:
             before = await store.read(node_name(node_id))
         except CertificateError:
             before = {}  # it is no text, so it is issued again
+        except NotOursError as error:
+            kept.lacking.add(node_id)
+            kept.problems.append(("InTheWay", f"node {node_id} has no certificate: {error}"))
+            continue
         try:
             files, why = files_of(before, role, names, cluster, clients, now)
         except CertificateError as error:
@@ -124,9 +138,12 @@ async def _nodes(store: Store, needs: Needs, now: datetime, kept: Kept) -> bool:
             wrote = True
             kept.done += [f"certificate of node {node_id}: {why}"] if why else []
     trust = {TRUSTED: cluster.trusted}
-    if await store.read(TRUST) != trust:
-        await store.write(TRUST, trust)
-        wrote = True
+    try:
+        if await store.read(TRUST) != trust:
+            await store.write(TRUST, trust)
+            wrote = True
+    except NotOursError as error:
+        kept.problems.append(("InTheWay", f"clients cannot read what they trust: {error}"))
     return wrote
 
 
@@ -137,6 +154,28 @@ async def seen(store: Store) -> Kept:
         state = await _stored(store, name, kept)
         if state is not None:
             kept.states[name] = state
+    return kept
+
+
+async def ending(store: Store, needs: Needs, now: datetime) -> Kept:
+    """The authorities as they are, and a problem if a certificate would be renewed now. Nothing is changed."""
+    kept = await seen(store)
+    ends: list[tuple[datetime, str]] = []
+    for name, state in kept.states.items():
+        end, days = ends_at(state.current.certificate), needs.policies.get(name, Policy()).renew_days
+        if name not in needs.secrets and end - now < timedelta(days=days):
+            ends.append((end, f"{name} authority"))
+    for node_id in sorted(needs.nodes):
+        with contextlib.suppress(CertificateError, NotOursError):
+            files = await store.read(node_name(node_id)) or {}
+            if files.get(KEYS) and (end := ends_at(chain_of(files[KEYS]))) - now < timedelta(days=RENEW_DAYS):
+                ends.append((end, f"node {node_id}"))
+    if ends:
+        end, first = min(ends)
+        text = (
+            f"{len(ends)} certificate(s) must be renewed, and a paused cluster gets none: the first ({first}) ends at"
+        )
+        kept.problems.append(("CertificatesEnd", f"{text} {end:%Y-%m-%dT%H:%M:%SZ}: set paused to false before that"))
     return kept
 
 
@@ -175,7 +214,8 @@ async def _authority(store: Store, needs: Needs, name: str, now: datetime, prove
     if decision.state is not None:
         if decision.state != state:
             await store.write(authority_name(name), data_of(decision.state))
-            kept.done.append(decision.why)
+            kept.done += [decision.why] if decision.why else []
+            kept.refused += [decision.refused] if decision.refused else []
         kept.states[name] = decision.state
     if decision.waits:
         kept.waits.append(decision.waits)

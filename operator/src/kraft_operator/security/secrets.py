@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,7 +23,7 @@ from kraft_operator.plan.model.record import Record
 from kraft_operator.security.authorities import Proof, State
 from kraft_operator.security.certificates import CertificateError
 from kraft_operator.security.client import OperatorTls, ask_nodes
-from kraft_operator.security.keeper import Kept, keep, seen
+from kraft_operator.security.keeper import Kept, NotOursError, ending, keep, seen
 from kraft_operator.security.names import CLIENTS, CLUSTER, NODE, TRUST, authority_name, subject
 from kraft_operator.security.wanted import needs_of
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
@@ -35,6 +36,10 @@ APP: Final = "kraftcluster-tls"
 """The label `app.kubernetes.io/name` of Secrets and of the ConfigMap."""
 GRANT: Final = f"{GROUP}/authority"
 """The label of a Secret that `spec.security` may name: `allowed`. Its author may have no right to read Secrets."""
+
+AUTHORITIES: Final = frozenset({authority_name(CLUSTER), authority_name(CLIENTS)})
+NODE_FILES: Final = re.compile(r"[0-9]+-tls")
+"""The names of the Secrets of nodes, without the cluster's name."""
 
 Object = dict[str, Any]
 
@@ -52,29 +57,37 @@ class SecretStore:
         selector = f"{INSTANCE}={self._cluster.name},app.kubernetes.io/name={APP}"
         found = await self._api.list("Secret", self._cluster.namespace, selector)
         self._there = {one["metadata"]["name"]: one for one in found}
-        for logical in (TRUST, authority_name(CLUSTER), authority_name(CLIENTS)):
-            name = self._name(logical)
-            if name not in self._there:  # whoever removed the labels did not remove the object
-                one = await self._api.get(_kind(logical), self._cluster.namespace, name)
-                if one is not None:
-                    self._there[name] = one
 
     def _name(self, logical: str) -> str:
         return f"{self._cluster.name}-{logical}"
 
     async def read(self, name: str) -> Mapping[str, str] | None:
-        """Raises InTheWayError, NotYetError and CertificateError."""
-        there = self._there.get(self._name(name))
+        """Raises InTheWayError for an authority, else NotOursError; ApiError, NotYetError and CertificateError."""
+        there = await self._find(name)
         if there is None:
             return None
         metadata = there["metadata"]
-        labels = metadata.get("labels", {})
-        if (labels.get(INSTANCE), labels.get(MANAGED_BY)) != (self._cluster.name, MANAGER):
-            raise InTheWayError(_kind(name), metadata["name"])
-        owners = {one["uid"] for one in metadata.get("ownerReferences", ())}
-        if "deletionTimestamp" in metadata or not owners <= {self._cluster.uid}:
+        if not self._is_ours(there):
+            error = InTheWayError(_kind(name), metadata["name"])
+            raise error if name in AUTHORITIES else NotOursError(str(error))
+        if "deletionTimestamp" in metadata or not _owners_of(there) <= {self._cluster.uid}:
             raise NotYetError(f"{_kind(name)} {metadata['name']} belongs to a deleted KRaftCluster and is not gone yet")
         return _texts(there) if _kind(name) == "Secret" else dict(there.get("data", {}))
+
+    async def _find(self, name: str) -> Object | None:
+        """An object of any owner, by its name: a missing label does not make it absent. Raises ApiError."""
+        full = self._name(name)
+        if full not in self._there:
+            found = await self._api.get(_kind(name), self._cluster.namespace, full)
+            if found is None:
+                return None
+            self._there[full] = found
+        return self._there[full]
+
+    def _is_ours(self, one: Object) -> bool:
+        labels = one["metadata"].get("labels", {})
+        labelled = (labels.get(INSTANCE), labels.get(MANAGED_BY)) == (self._cluster.name, MANAGER)
+        return labelled or self._cluster.uid in _owners_of(one)
 
     async def given(self, secret: str) -> Mapping[str, str] | None:
         """Raises ApiError and CertificateError."""
@@ -100,23 +113,31 @@ class SecretStore:
         self._there[full] = await self._api.patch(kind, self._cluster.namespace, full, patch)
 
     async def own(self) -> None:
-        """Let authorities outlive the resource as volumes do, and let all else go with it. Raises ApiError."""
-        for name in (authority_name(CLUSTER), authority_name(CLIENTS)):
-            there = self._there.get(self._name(name))
-            wanted = self._owners(name)
-            if there is not None and there["metadata"].get("ownerReferences", []) != wanted:
-                version = {"resourceVersion": there["metadata"]["resourceVersion"]}
-                patch = {"metadata": {**version, "ownerReferences": wanted}}
-                full = self._name(name)
-                self._there[full] = await self._api.patch("Secret", self._cluster.namespace, full, patch)
+        """Let authorities outlive the resource as volumes do, and let all else go with it. Raises ApiError.
+
+        Objects that outlived a former resource of this name (`--cascade=orphan`) get this one as their owner.
+        """
+        for full, there in list(self._there.items()):
+            name, metadata = full.removeprefix(f"{self._cluster.name}-"), there["metadata"]
+            if not (name in {*AUTHORITIES, TRUST} or NODE_FILES.fullmatch(name)) or not self._is_ours(there):
+                continue
+            if "deletionTimestamp" in metadata or not _owners_of(there) <= {self._cluster.uid}:
+                continue  # it goes with a deleted resource
+            wanted = self._metadata(name)
+            owners, labels = wanted.get("ownerReferences", []), wanted["labels"]
+            if (
+                metadata.get("ownerReferences", []) != owners
+                or not labels.items() <= metadata.get("labels", {}).items()
+            ):
+                version = {"resourceVersion": metadata["resourceVersion"]}
+                patch = {"metadata": {**version, "ownerReferences": owners, "labels": labels}}
+                self._there[full] = await self._api.patch(_kind(name), self._cluster.namespace, full, patch)
 
     async def drop(self, nodes: set[str]) -> None:
         """Delete the certificates of nodes that are not among `nodes`. Raises ApiError."""
         for full, one in list(self._there.items()):
             logical = full.removeprefix(f"{self._cluster.name}-")
-            number = logical.removesuffix("-tls")
-            mine = any(owner["uid"] == self._cluster.uid for owner in one["metadata"].get("ownerReferences", ()))
-            if mine and logical.endswith("-tls") and number.isdecimal() and logical not in nodes:
+            if self._cluster.uid in _owners_of(one) and NODE_FILES.fullmatch(logical) and logical not in nodes:
                 await self._api.delete("Secret", self._cluster.namespace, full, one["metadata"]["uid"])
                 del self._there[full]
 
@@ -128,8 +149,12 @@ class SecretStore:
 
     def _owners(self, name: str) -> list[Object]:
         """An authority stays if any volume stays: the record outlives the resource then, and knows it."""
-        stays = name in {authority_name(CLUSTER), authority_name(CLIENTS)}
+        stays = name in AUTHORITIES
         return [] if stays and not all(map(owned, self._cluster.spec.node_pools)) else self._cluster.owner()
+
+
+def _owners_of(one: Object) -> set[str]:
+    return {owner["uid"] for owner in one["metadata"].get("ownerReferences", ())}
 
 
 def _kind(logical: str) -> str:
@@ -183,10 +208,18 @@ class ClusterSecurity:
         found: Found | None,
         listed: ListedObjects,
     ) -> Kept:
-        """Bring all certificates to what they should be. Raises ApiError, InTheWayError, NotYetError."""
+        """Bring all certificates to what they should be. Raises ApiError, InTheWayError, NotYetError.
+
+        A paused cluster gets no certificate. A problem names those that end.
+        """
         if self._store is None:
             return Kept()
         now = datetime.now(UTC)
+        if cluster.spec.paused:
+            needs = needs_of(cluster, annotations, {node.id: () for node in record.nodes}, record.authorities)
+            with contextlib.suppress(NotYetError):
+                return Kept(problems=(await ending(self._store, needs, now)).problems)
+            return Kept()
 
         async def prove(name: str, state: State) -> Proof:
             lacks = [i for i in listed.pods if found is None or not _answers(found, i)]

@@ -6,8 +6,10 @@ decrypting it. So brokers authenticate clients by certificates as on other liste
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
 
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import KRaftClusterSpec
@@ -24,6 +26,7 @@ PASSTHROUGH: Final = {
 """Annotations of an Ingress that make nginx, and controllers with the common annotation, pass TLS through. An Ingress
 itself has no field for it. Annotations of the listener take precedence."""
 
+NODE_ID: Final = "{node.id}"
 Object = dict[str, Any]
 
 
@@ -33,7 +36,7 @@ def named_host(cluster: NamedCluster, listener: Listener, node_id: int) -> str |
     if override is not None and override.host is not None:
         return override.host
     if listener.host_template is not None:
-        return _filled(cluster, listener, listener.host_template).replace("{node.id}", str(node_id))
+        return _filled(cluster, listener, listener.host_template).replace(NODE_ID, str(node_id))
     return listener.host if listener.type == "NodePort" else None
 
 
@@ -130,42 +133,85 @@ def _ingress(listener: Listener, service: str, host: str | None) -> Object:
 # Checks
 
 
-def listener_problems(spec: KRaftClusterSpec) -> list[str]:
-    """Errors that no rule of the resource can find: names that lead to two brokers, and overrides of no broker."""
+class _Template(NamedTuple):
+    """The names that `hostTemplate` of a listener gives to its brokers."""
+
+    listener: Listener
+    field: str
+    text: str
+
+    def broker(self, host: str) -> int | None:
+        """The broker that has this name by the template; None if no broker can have it."""
+        first, *others = map(re.escape, self.text.split(NODE_ID))
+        found = re.fullmatch(first + "(0|[1-9][0-9]*)" + r"\1".join(others), host)
+        return None if found is None or self._has_own(int(found[1])) else int(found[1])
+
+    def name(self, node_id: int) -> str:
+        """The name of a broker by the template."""
+        return self.text.replace(NODE_ID, str(node_id))
+
+    def names(self, brokers: Iterable[int]) -> set[str]:
+        """The names of these brokers, without brokers that have a name of their own."""
+        return {self.name(node_id) for node_id in brokers if not self._has_own(node_id)}
+
+    def _has_own(self, node_id: int) -> bool:
+        override = self.listener.override(node_id)
+        return override is not None and override.host is not None
+
+
+def listener_problems(
+    spec: KRaftClusterSpec, name: str = "{cluster.name}", namespace: str = "{cluster.namespace}"
+) -> list[str]:
+    """Errors that no rule of the resource can find: names that lead to two brokers, and overrides of no broker.
+
+    `name` and `namespace` of the cluster fill its templates, if they are known.
+    """
     found = []
-    taken: dict[str, str] = {}
-    cluster = NamedCluster("{cluster.name}", "{cluster.namespace}", "", spec)
+    cluster = NamedCluster(name, namespace, "", spec)
     for listener in cluster.external:
-        where = f"spec.listeners {listener.name}"
         for override in listener.brokers:
             pool = cluster.pool_of_id(override.node)
             if pool is None or "broker" not in pool.roles:
-                found.append(f"{where} brokers {override.node}: no pool of brokers has this node id")
-        if listener.type not in BY_SNI:
-            continue
-        found += [f"{where} {text}" for text in _shadowed(listener)]
-        parts = {"bootstrap": bootstrap_host(cluster, listener)}
-        parts |= {f"brokers {one.node}": one.host for one in listener.brokers}
+                text = f"{_field(listener)} brokers {override.node}: no pool of brokers has this node id"
+                found.append(text)
+    return found + list(_shared_names(cluster))
+
+
+def _shared_names(cluster: NamedCluster) -> Iterator[str]:
+    """Names that two brokers, or a broker and bootstrap, have at routers, which see nothing but the name."""
+    routed = [one for one in cluster.external if one.type in BY_SNI]
+    taken: dict[str, str] = {}
+    for listener in routed:
+        parts = {"bootstrap.host": bootstrap_host(cluster, listener)}
+        parts |= {f"brokers {one.node} host": one.host for one in listener.brokers}
         for part, host in parts.items():
             if host is not None and host in taken:
-                found.append(f"{where} {part}: the name {host} already leads to {taken[host]}: choose another")
+                yield f"{_field(listener)} {part}: the name {host} already leads to {taken[host]}: choose another"
             elif host is not None:
-                taken[host] = f"{listener.name} {part}"
-        template = listener.host_template
-        if template is not None:
-            shown = _filled(cluster, listener, template)
-            if shown in taken:
-                found.append(f"{where} hostTemplate: {taken[shown]} has the same: choose another")
-            taken[shown] = listener.name
-    return found
+                taken[host] = f"{_field(listener)} {part}"
+    templates = [one for listener in routed if (one := _template(cluster, listener)) is not None]
+    for template, (host, field) in itertools.product(templates, taken.items()):
+        node_id = template.broker(host)
+        if node_id is not None:
+            yield f"{field}: the name {host} is that of broker {node_id} by {template.field}: choose another"
+    brokers = {
+        pool.first_node_id + number
+        for pool in cluster.spec.node_pools
+        if "broker" in pool.roles
+        for number in range(cluster.replicas(pool))
+    }
+    for first, second in itertools.combinations(templates, 2):
+        shared = sorted(first.names(brokers) & second.names(brokers))
+        if shared or first.text == second.text:
+            name = shared[0] if shared else second.text
+            yield f"{second.field}: {first.field} has the same name {name}: choose another"
 
 
-def _shadowed(listener: Listener) -> Iterator[str]:
-    """Overrides whose host is the name that hostTemplate gives to another broker."""
+def _template(cluster: NamedCluster, listener: Listener) -> _Template | None:
     if listener.host_template is None:
-        return
-    before, _, after = listener.host_template.partition("{node.id}")
-    for one in listener.brokers:
-        middle = (one.host or "").removeprefix(before).removesuffix(after)
-        if one.host == f"{before}{middle}{after}" and middle.isdecimal() and int(middle) != one.node:
-            yield f"brokers {one.node}: the name {one.host} is that of broker {middle} by hostTemplate: choose another"
+        return None
+    return _Template(listener, f"{_field(listener)} hostTemplate", _filled(cluster, listener, listener.host_template))
+
+
+def _field(listener: Listener) -> str:
+    return f"spec.listeners {listener.name}"

@@ -16,9 +16,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
-from kraft_operator.api.user import UserAuthentication
+from kraft_operator.api.user import USER_NAME_CHARS_MAX, UserAuthentication
 from kraft_operator.security.certificates import Authority, CertificateError, ends_at, is_issued_by, issue
 from kraft_operator.specs.client_config import CERTIFICATE_FILE, KEY_FILE
+from kraft_protocol.sasl.jaas import parse_jaas
 
 PASSWORD_BYTES: Final = 24
 STORE_FILE: Final = "user.p12"
@@ -76,6 +77,28 @@ def certificate_due(
         return left < timedelta(days=wanted.valid_days) * RENEWAL and longest > found.not_valid_after_utc
     except (ValueError, CertificateError):
         return True
+
+
+def name_problem(user: str) -> str:
+    """Why a user cannot be the common name of a certificate; empty if it can."""
+    if len(user) <= USER_NAME_CHARS_MAX:
+        return ""
+    text = f"the name {user} has {len(user)} characters, and a certificate has room for {USER_NAME_CHARS_MAX}"
+    return f"{text}: make another KRaftUser with spec.userName, or use a password"
+
+
+def edited(issued: Issued, jaas: str, now: datetime) -> Issued | None:
+    """The credentials with a password that a person wrote into the Secret; None if it is the issued one.
+
+    `jaas` is the entry `sasl.jaas.config` of the Secret, which was written together with the issued password.
+    """
+    try:
+        was = parse_jaas(jaas).options.get("password", "")
+    except ValueError:
+        was = ""
+    if issued.text("password") == was:
+        return None
+    return Issued(uuid.uuid4().hex, time_text(now), issued.rotation, issued.data)
 
 
 def _rotates(issued: Issued, wanted: UserAuthentication, rotation: str, now: datetime) -> bool:

@@ -117,6 +117,7 @@ def remembered_users(claims: Mapping[str, UserClaim]) -> list[dict[str, Any]]:
             "mechanisms": sorted(one.mechanisms),
             "acls": sorted(one.acls),
             "quotas": sorted(one.quotas),
+            **({"unanswered": one.unanswered} if one.unanswered else {}),
         }
         for _, one in sorted(claims.items())
     ]

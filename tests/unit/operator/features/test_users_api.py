@@ -19,6 +19,7 @@ from kraft_operator.apply.record import UserRecord
 from kraft_operator.apply.user_objects import UserObjects
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_protocol.client.aio import Address
 from tests.unit.operator.features.control_plane import MISSING, control_plane, program
@@ -120,7 +121,7 @@ def test_a_user_is_made_rotated_and_deleted(config: Path, monkeypatch: pytest.Mo
                 assert not states
                 keeper = UserObjects(api, Events(api, "test"), cluster, found, resource, kept.keep)
                 client: Any = None
-                await by_users.UserPass(client, Address("b", 1), keeper).run(declared, claims)
+                await by_users.UserPass(MetadataSource(client, {1: Address("b", 1)}), keeper).run(declared, claims)
 
     asyncio.run(passes(3))
     _, text = kubectl(config, "get", "kraftuser", "shop", "-o", "json")

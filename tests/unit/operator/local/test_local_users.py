@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kraft_local.folder import Folder, Memory
 from kraft_local.users import CREDENTIALS, LocalUsers
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import Record, UserClaim
-from kraft_operator.plan.users import Credential, DesiredUser
+from kraft_operator.plan.users import Credential, DesiredUser, UsersSeen
 from kraft_operator.security.certificates import key_of, new_authority
 from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.remembered import remembered_users
+from kraft_protocol.client.aio import Address
 from tests.unit.operator.reconciling import new_resource
 
 SCRAM = "SCRAM-SHA-512"
@@ -86,3 +89,39 @@ def test_credentials_of_a_new_user_of_the_same_resource_stay(tmp_path: Path) -> 
     empty = LocalUsers(folder, Memory(), print, lambda _: "h:1")
     asyncio.run(empty.gone([UserClaim("other", "shop")]))
     assert not path.exists()
+
+
+def test_a_name_that_no_certificate_can_have_is_named(tmp_path: Path) -> None:
+    """The reason was PasswordNotUsable."""
+    name, spec = "u" * 65, {"cluster": "sample", "authentication": {"type": "MutualTls"}}
+    users = LocalUsers(
+        Folder(tmp_path), Memory(users={name: {"spec": spec, "annotations": {}}}), print, lambda _: "h:1"
+    )
+    document = {**new_resource()["spec"], "security": {}}
+    users._cluster = NamedCluster("sample", "default", "", KRaftClusterSpec.model_validate(document))
+    found = asyncio.run(users.credentials([DesiredUser(name, name)]))[name]
+    assert (found.id, found.reason) == ("", "UserNameTooLong")
+
+
+def test_the_folder_of_a_user_with_nothing_in_the_cluster_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user with a certificate and without ACLs left its key, and `user add` gave the same certificate again."""
+
+    async def look(*_: Any) -> UsersSeen:
+        return UsersSeen()
+
+    monkeypatch.setattr("kraft_operator.apply.users.look", look)
+    folder, client = Folder(tmp_path), cast(Any, None)
+    for name in ("svc", "other"):
+        (folder.user(name)).mkdir(parents=True)
+        (folder.user(name) / "user.key").write_text("key")
+    claims = remembered_users({"svc": UserClaim("svc", "svc", "svc"), "other": UserClaim("other", "other", "other")})
+    spec = {"cluster": "sample", "authentication": {"type": "MutualTls"}}
+    memory = Memory(users={"other": {"spec": spec, "annotations": {}}}, user_claims=claims)
+    users = LocalUsers(folder, memory, print, lambda _: "h:1")
+    cluster = NamedCluster("sample", "default", "", KRaftClusterSpec.model_validate(new_resource()["spec"]))
+    asyncio.run(users.run(MetadataSource(client, {1: Address("b", 1)}), cluster))
+    assert not folder.user("svc").exists()
+    assert list(users.claims) == ["other"]
+    assert (folder.user("other") / "user.key").exists()

@@ -211,11 +211,19 @@ def test_the_status_shows_all_known_addresses() -> None:
         ({"brokers": [{"node": 101, "host": "out.{cluster.namespace}.example.com"}]}, "host"),
         (
             {"brokers": [{"node": 101, "host": "a.example.com"}, {"node": 102, "host": "a.example.com"}]},
-            "already leads to out brokers 101",
+            "already leads to spec.listeners out brokers 101 host",
         ),
         (
             {"hostTemplate": "b{node.id}.example.com", "brokers": [{"node": 101, "host": "b102.example.com"}]},
-            "is that of broker 102 by hostTemplate",
+            "out brokers 101 host: the name b102.example.com is that of broker 102 by spec.listeners out hostTemplate",
+        ),
+        (
+            {"hostTemplate": "b{node.id}.example.com", "bootstrap": {"host": "b101.example.com"}},
+            "out bootstrap.host: the name b101.example.com is that of broker 101 by spec.listeners out hostTemplate",
+        ),
+        (
+            {"hostTemplate": "b{node.id}-{node.id}.example.com", "bootstrap": {"host": "b7-7.example.com"}},
+            "out bootstrap.host: the name b7-7.example.com is that of broker 7",
         ),
         ({"type": "Internal"}, "are of listeners outside of Kubernetes"),
     ],
@@ -227,7 +235,55 @@ def test_a_listener_that_cannot_work_is_refused(change: Object, text: str) -> No
 
 def test_two_listeners_cannot_have_the_same_names() -> None:
     other = {**INGRESS, "name": "two", "port": 9097, "bootstrap": {"host": "two.example.com"}}
-    assert "hostTemplate: out has the same" in refusal(INGRESS, other)
+    assert "two hostTemplate: spec.listeners out hostTemplate has the same name" in refusal(INGRESS, other)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            {"brokers": [{"node": 101, "host": "b102.example.com"}]},
+            "two brokers 101 host: the name b102.example.com is that of broker 102 by spec.listeners out hostTemplate",
+        ),
+        (
+            {"bootstrap": {"host": "b102.example.com"}},
+            "two bootstrap.host: the name b102.example.com is that of broker 102 by spec.listeners out hostTemplate",
+        ),
+        (
+            {"bootstrap": {"host": "first.example.com"}},
+            "two bootstrap.host: the name first.example.com already leads to spec.listeners out bootstrap.host",
+        ),
+        (
+            {"hostTemplate": "b10{node.id}.example.com"},
+            "",
+        ),
+        (
+            {"hostTemplate": "{listener.name}{node.id}.example.com", "name": "b"},
+            "b hostTemplate: spec.listeners out hostTemplate has the same name",
+        ),
+        ({"brokers": [{"node": 101, "host": "b0102.example.com"}]}, ""),
+    ],
+)
+def test_brokers_of_two_listeners_cannot_have_one_name(change: Object, text: str) -> None:
+    """Two Ingresses had one host, so clients of a broker reached another broker."""
+    first = {**INGRESS, "hostTemplate": "b{node.id}.example.com", "bootstrap": {"host": "first.example.com"}}
+    second = {"name": "two", "port": 9097, "hostTemplate": "c{node.id}.example.com"}
+    found = refusal(first, {**INGRESS, **second, "bootstrap": {"host": "two.example.com"}, **change})
+    assert text in found and bool(text) == bool(found)
+
+
+def test_a_broker_with_a_name_of_its_own_leaves_its_name_by_the_template() -> None:
+    own = [{"node": 101, "host": "own.example.com"}, {"node": 102, "host": "b101.example.com"}]
+    assert refusal({**INGRESS, "hostTemplate": "b{node.id}.example.com", "brokers": own}) == ""
+
+
+def test_the_names_of_the_cluster_fill_its_templates() -> None:
+    own = [{"node": 101, "host": "sample-102.example.com"}]
+    listener = {**INGRESS, "hostTemplate": "{cluster.name}-{node.id}.example.com", "brokers": own}
+    spec = cluster_with(listener).spec
+    assert fronts.listener_problems(spec, "other", "demo") == []
+    (text,) = fronts.listener_problems(spec, "sample", "demo")
+    assert "sample-102.example.com is that of broker 102" in text
 
 
 def test_a_router_by_name_needs_tls() -> None:

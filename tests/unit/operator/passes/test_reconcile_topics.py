@@ -62,9 +62,16 @@ class Topics:
                 del self.there[topic]
             return {}
 
+        self.complete = True
+        """Whether the broker proves that its image is complete."""
+
+        async def is_complete(_source: Any, _node: int) -> bool:
+            return self.complete
+
         async def nothing(*_: Any) -> dict[str, Any]:
             return {}
 
+        monkeypatch.setattr("kraft_operator.observe.source.MetadataSource.is_complete", is_complete)
         monkeypatch.setattr("kraft_operator.observe.kafka.View.look", nothing)
         monkeypatch.setattr("kraft_operator.observe.objects.brokers", lambda *_: {101: Address("b", 1)})
         monkeypatch.setattr("kraft_operator.apply.topics.look", look)

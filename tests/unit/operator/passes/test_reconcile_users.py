@@ -36,10 +36,15 @@ class Users:
         self.refused: dict[str, str] = {}
         self.before: Any = lambda: None
         """Called before a batch is done."""
+        self.complete = True
+        """Whether the broker proves that its image is complete."""
 
         async def look(_client: Any, _broker: Any, names: Any) -> UsersSeen:
             self.looks += bool(names)
             return self.seen
+
+        async def is_complete(_source: Any, _node: int) -> bool:
+            return self.complete
 
         async def carry_out(
             _client: Any, _broker: Any, changes: dict[str, UserChange], passwords: dict[str, str]
@@ -57,6 +62,7 @@ class Users:
         monkeypatch.setattr("kraft_operator.observe.objects.brokers", lambda *_: {101: Address("b", 1)})
         monkeypatch.setattr("kraft_operator.apply.users.look", look)
         monkeypatch.setattr("kraft_operator.apply.users.carry_out", carry_out)
+        monkeypatch.setattr("kraft_operator.observe.source.MetadataSource.is_complete", is_complete)
 
     def _change(self, user: str, change: UserChange, passwords: dict[str, str]) -> None:
         credentials: Any = dict(self.seen.credentials.get(user, {}))

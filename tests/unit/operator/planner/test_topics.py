@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kraft_operator.apply import topics
+from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import Claim
 from kraft_operator.plan.topics import (
     BATCH_MAX,
@@ -44,7 +45,7 @@ def _plan(
     claims: Mapping[str, Claim] | None = None,
     **declared: Any,
 ) -> TopicPlan:
-    seen = TopicsSeen({} if there is None else {"t": there})
+    seen = TopicsSeen({} if there is None else {"t": there}, complete=True)
     return plan_topics(DeclaredTopics(tuple(desired_topics), **declared), seen, claims or {})
 
 
@@ -291,12 +292,20 @@ class Simulated:
         return decode(type(answer), bytes(encode(answer, VERSIONS[key])), VERSIONS[key])
 
 
+class Complete(MetadataSource):
+    """A source whose brokers have applied all metadata."""
+
+    async def is_complete(self, node: int) -> bool:
+        return True
+
+
 class Operator:
     """The reconciler's work on topics, without Kubernetes."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(1, 3)
         self.client: Any = Simulated(self.cluster)
+        self.source = Complete(self.client, {1: Address("b1", 1)})
         self.claims: dict[str, Claim] = {}
         self.statuses: dict[str, dict[str, Any]] = {}
         self.resources: list[dict[str, Any]] = []
@@ -309,7 +318,7 @@ class Operator:
             self.resources = [_resource(name, spec, **self.statuses.get(name, {})) for name, spec in specs.items()]
             declared, states = topics.declared(self.resources, "c", self.claims.values())
             asyncio.run(self.report_states(states))
-            again = asyncio.run(topics.TopicPass(self.client, Address("b1", 1), self).run(declared, self.claims))
+            again = asyncio.run(topics.TopicPass(self.source, self).run(declared, self.claims))
             self.cluster.rest(500)
             if not again:
                 break

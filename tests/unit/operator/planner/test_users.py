@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,8 +29,10 @@ from kraft_operator.plan.users import (
     UserChange,
     UserPlan,
     UsersSeen,
+    _size,
     owners,
     plan_users,
+    unseen,
 )
 from kraft_operator.specs.remembered import remembered_users, user_claims_of
 from kraft_protocol.client.aio import Address
@@ -166,7 +169,27 @@ def test_what_the_claim_names_is_deleted_once_the_resource_is_gone() -> None:
     change = plan.gone["u"]
     assert change == UserChange(drop=(SCRAM,), delete=frozenset({READ}), remove=("producer_byte_rate",))
     assert plan.claims == {"u": CLAIM}, "until that is seen"
-    assert _plan(seen=UsersSeen()).claims == {}
+
+
+def test_a_view_without_a_proof_ends_no_claim() -> None:
+    """A broker that lags did not show a user, its claim ended, and its password and ACLs stayed for ever."""
+    assert _plan(seen=UsersSeen()).claims == {"u": CLAIM}
+    assert _plan(seen=UsersSeen(proven=frozenset({"v"}))).claims == {"u": CLAIM}
+    assert _plan(seen=UsersSeen(proven=frozenset({"u"}))).claims == {}
+    assert _plan(claims={"u": UserClaim("u", "u", "uid")}, seen=UsersSeen()).claims == {}, "it names nothing"
+
+
+def test_a_view_without_a_proof_shrinks_no_claim() -> None:
+    bare = replace(USER, acls=frozenset(), quotas={}, mechanism="")
+    assert _plan(bare, seen=UsersSeen()).claims == {"u": CLAIM}
+    proven = UsersSeen(proven=frozenset({"u"}))
+    assert _plan(bare, seen=proven).claims == {"u": UserClaim("u", "u", "uid")}
+
+
+def test_a_claim_that_names_more_than_is_seen_needs_a_proof() -> None:
+    assert unseen([CLAIM], SEEN) == []
+    for view in ("credentials", "acls", "quotas"):
+        assert unseen([CLAIM], replace(SEEN, **{view: {}})) == [CLAIM]
 
 
 @pytest.mark.parametrize(
@@ -238,15 +261,25 @@ def test_a_pass_changes_a_bounded_number_of_users() -> None:
 
 
 def test_claims_stay_below_the_size_of_their_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraft_operator.plan.users.CLAIMS_BYTES_MAX", 600)
+    monkeypatch.setattr("kraft_operator.plan.users.CLAIMS_BYTES_MAX", 700)
     many = [replace(USER, resource=str(i), user=str(i), uid=str(i), sent="") for i in range(5)]
     plan = _plan(*many, seen=UsersSeen(), claims={})
     assert [plan.states[str(i)].reason for i in range(5)] == ["Changing"] * 2 + ["TooManyOwned"] * 3
     assert set(plan.claims) == {"0", "1"}
 
 
+def test_a_stored_claim_is_not_larger_than_the_plan_assumes() -> None:
+    """All claims are in one object of Kubernetes, which may have 1 MiB."""
+    quotas = frozenset({"producer_byte_rate", "consumer_byte_rate"})
+    uid, mechanisms = "0" * 36, frozenset({SCRAM})
+    claim = replace(CLAIM, uid=uid, mechanisms=mechanisms, quotas=quotas, unanswered="2026-01-01T00:00:00+00:00")
+    text = json.dumps(remembered_users({"u": claim}), separators=(",", ":"))
+    assert len(text) - 2 <= _size(claim)
+
+
 def test_claims_outlive_their_stored_form() -> None:
-    assert user_claims_of(remembered_users({"u": CLAIM})) == {"u": CLAIM}
+    for claim in (CLAIM, replace(CLAIM, unanswered="2026-01-01T00:00:00+00:00")):
+        assert user_claims_of(remembered_users({"u": claim})) == {"u": claim}
 
 
 # What is declared

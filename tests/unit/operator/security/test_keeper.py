@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from kraft_operator.security.authorities import Asked, Proof, State
-from kraft_operator.security.keeper import Kept, Needs, keep
+from kraft_operator.security.keeper import NO_PROOF, Kept, Needs, ending, keep
 from kraft_operator.security.names import CLIENTS, CLUSTER
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -64,3 +66,29 @@ def test_no_node_is_asked_about_a_former_authority_of_clients_that_stays() -> No
     assert "former.crt" in store.stored["clients-ca"]
     assert once(known).waits == []
     assert asked == [CLIENTS]
+
+
+def test_certificates_that_end_are_named_in_time_and_nothing_is_written() -> None:
+    """A paused cluster got no new certificates, and nothing warned before its nodes could not connect any more."""
+    store, needs = Memory(), Needs("demo", "ns", {1: {"demo-1"}, 2: {"demo-2"}}, {})
+
+    async def prove(_name: str, _state: State) -> Proof:
+        return NO_PROOF
+
+    asyncio.run(keep(store, needs, NOW, prove))
+    before = {name: dict(data) for name, data in store.stored.items()}
+    store.stored["2-tls"] = {}
+
+    def problems(days: int, **more: Any) -> list[tuple[str, str]]:
+        return asyncio.run(ending(store, replace(needs, **more), NOW + timedelta(days=days))).problems
+
+    assert problems(300) == []
+    ((reason, text),) = problems(310)
+    assert reason == "CertificatesEnd"
+    assert "1 certificate(s)" in text and "(node 1) ends at 2027-01-01T00:00:00Z" in text
+    ((_, text),) = problems(1800)
+    assert "3 certificate(s)" in text and "(node 1)" in text
+    ((_, text),) = problems(1800, nodes={})
+    assert "2 certificate(s)" in text and "authority) ends at 2030-12-31" in text
+    assert problems(1800, nodes={}, secrets={CLUSTER: "a", CLIENTS: "b"}) == [], "their owner renews them"
+    assert store.stored == {**before, "2-tls": {}}

@@ -192,6 +192,57 @@ def test_a_user_secret_needs_the_grant_of_an_administrator() -> None:
     asyncio.run(main())
 
 
+def test_a_request_to_replace_a_given_authority_is_refused_once() -> None:
+    """It was ignored silently, and began a replacement once secretName was removed."""
+    other = secure_api()
+    settled(lambda *_: asyncio.sleep(0), other)
+    given = other.objects["Secret", "demo", "sample-cluster-ca"]
+    api = secure_api(clusterAuthority={"secretName": "corporate"})
+    granted = {"name": "corporate", "resourceVersion": "1", "labels": {"kraftcluster.io/authority": "allowed"}}
+    api.objects["Secret", "demo", "corporate"] = {**given, "metadata": granted}
+
+    def refusals() -> list[str]:
+        events = [one for (kind, *_), one in api.objects.items() if kind == "Event"]
+        return [one["message"] for one in events if one["reason"] == "RequestRefused" and one.get("count", 1) == 1]
+
+    async def then(api: FakeApi, operator: Watching) -> None:
+        resource = api.objects["KRaftCluster", *KEY]
+        resource["metadata"].setdefault("annotations", {})["kraftcluster.io/replace-authority"] = "cluster=one"
+        for _ in range(3):
+            await again(api, operator)
+        (text,) = refusals()
+        assert "replace-authority cluster=one has no effect" in text
+        assert "next.crt" not in secret(api, "sample-cluster-ca")
+        api.objects["KRaftCluster", *KEY]["spec"]["security"]["clusterAuthority"] = {}
+        for _ in range(3):
+            await again(api, operator)
+        assert "next.crt" not in secret(api, "sample-cluster-ca"), "a refused request never takes effect"
+        api.objects["KRaftCluster", *KEY]["metadata"]["annotations"]["kraftcluster.io/replace-authority"] = (
+            "cluster=two"
+        )
+        await again(api, operator)
+        assert "next.crt" in secret(api, "sample-cluster-ca")
+
+    settled(then, api)
+
+
+def test_a_paused_cluster_warns_before_its_certificates_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft_operator.security.nodes.LEAF_DAYS", 30)
+
+    async def then(api: FakeApi, operator: Watching) -> None:
+        await again(api, operator)
+        assert degraded(api) == ""
+        api.objects["KRaftCluster", *KEY]["spec"]["paused"] = True
+        before = secret(api, "sample-101-tls")
+        await again(api, operator)
+        assert degraded(api) == "CertificatesEnd"
+        assert "6 certificate(s)" in condition(api, "Degraded")["message"]
+        assert condition(api, "Paused")["status"] == "True"
+        assert secret(api, "sample-101-tls") == before, "paused: the operator changes nothing"
+
+    settled(then)
+
+
 def test_the_certificate_of_a_removed_node_is_deleted() -> None:
     async def then(api: FakeApi, operator: Watching) -> None:
         from kraft_operator.security.secrets import SecretStore

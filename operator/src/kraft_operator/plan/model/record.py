@@ -73,6 +73,13 @@ class UserClaim:
     acls: frozenset[str] = frozenset()
     """Digests of its ACLs (`plan.users.Acl.digest`)."""
     quotas: frozenset[str] = frozenset()
+    unanswered: str = ""
+    """When the last request was sent that makes something and has no answer. Empty: all have answers. ISO 8601."""
+
+    @property
+    def names_anything(self) -> bool:
+        """Whether the cluster may have something of the user."""
+        return bool(self.mechanisms or self.acls or self.quotas)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -246,6 +246,13 @@ class Blocked:
     message: str
 
 
+def _starts(step: Step) -> set[int]:
+    """The nodes that start after a step."""
+    if isinstance(step, Restart | Recreate):
+        return set(step.nodes)
+    return {step.node} if isinstance(step, CreatePod) else set()
+
+
 def _is_guarded(step: Step) -> bool:
     return isinstance(step, DISRUPTIVE) or (isinstance(step, Remember) and step.guarded)
 
@@ -280,3 +287,7 @@ class Plan:
     def block(self, reason: str, message: str) -> None:
         """Add blocked work to the plan."""
         self.blocked.append(Blocked(reason, message))
+
+    def start_none_of(self, nodes: Collection[int]) -> None:
+        """Remove steps after which one of these nodes would start."""
+        self.steps = [step for step in self.steps if not _starts(step) & set(nodes)]
