@@ -308,6 +308,41 @@ def test_the_metadata_of_a_commit_does_not_grow_with_partitions(tmp_path: Path) 
     assert opened(tmp_path).state() == State(5, many, epoch=9)
 
 
+def test_position_files_of_all_writers_are_removed(tmp_path: Path) -> None:
+    """Only those of the stream's writer were removed: backfills and replays left a file for each batch."""
+    one, other = opened(tmp_path), opened(tmp_path, "a-backfill")
+    one.create(SCHEMA, [])
+    for batch in range(3):
+        one.commit(batch, position(batch), put(tmp_path, table(batch)), after=batch - 1)
+        other.commit(batch, position(batch), put(tmp_path, table(batch)), after=batch - 1)
+    folder = tmp_path / "_kraft_positions" / "a-backfill"
+    for file in folder.iterdir():
+        os.utime(file, (0, 0))
+    one.vacuum(3600)
+    assert len(list(folder.iterdir())) == 3
+    one.vacuum(0)
+    assert len(list(folder.iterdir())) == 1, "of the current snapshot"
+    assert opened(tmp_path, "a-backfill").state() == State(2, position(2))
+
+
+@pytest.mark.parametrize("transform", ["year", "month", "date", "hour"])
+def test_files_of_early_years_are_read_and_replaced(tmp_path: Path, transform: str) -> None:
+    """Their partition had the text `1-01-01`, which no parser took: each compaction of the table ended."""
+    one = opened(tmp_path)
+    levels = partitions.parse((transform,), SCHEMA)
+    one.create(SCHEMA, levels)
+    for number, year in enumerate((1, 999, 1969, 9999)):
+        when = pa.array([datetime.datetime(year, 12, 31, 23, tzinfo=datetime.UTC)], UTC_US)
+        rows = table(number).set_column(2, "_timestamp", when)
+        one.commit(number, position(1), put(tmp_path, rows, (transform,)), after=number - 1)
+    live = one.live()
+    before = read(tmp_path).scan().to_arrow().sort_by("n")
+    assert sorted(file.values[f"_{transform}"][:4] for file in live) == ["0001", "0999", "1969", "9999"]
+    one.replace([file.path for file in live], live)
+    assert read(tmp_path).scan().to_arrow().sort_by("n") == before
+    assert [file.values for file in one.live()] == [file.values for file in live]
+
+
 def test_a_snapshot_of_an_earlier_version_has_its_end_offsets(tmp_path: Path) -> None:
     """Its summary contains the position itself."""
     one = opened(tmp_path)
