@@ -273,7 +273,7 @@ class IcebergTable:
             self._transact(lambda tx: _expire(tx, old))
         removed = self._expired.remove(self._table.io, self._table.metadata.snapshots, older_s)
         named, limit = {_summary(s).get(POSITION_AT) for s in self._table.metadata.snapshots}, time.time() - LEFT_S
-        for file in list(self._storage.list(f"{POSITIONS}/{self._app}")):
+        for file in list(self._storage.list(POSITIONS)):  # of backfills and replays, too: they have no maintenance
             if file.path not in named and file.modified < limit:
                 self._storage.delete(file.path)
         return removed
