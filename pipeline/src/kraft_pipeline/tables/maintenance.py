@@ -19,9 +19,10 @@ from kraft_pipeline.tables import schemas
 from kraft_pipeline.tables.bykey.tombstones import Tombstones
 from kraft_pipeline.tables.engines.engine import Engine, InlineEngine
 from kraft_pipeline.tables.engines.tasks import INT96_UNIT
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.specs.table_spec import TableSpec
-from kraft_pipeline.tables.stores.committer import Added, Committer, ConflictError, stem, tried
+from kraft_pipeline.tables.stores.committer import Added, Committer, stem, tried
 from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.intents import COMPACT, Work
 from kraft_pipeline.tables.stores.opening import open_table, options_of

@@ -21,14 +21,14 @@ from kraft_pipeline.tables.engines.engine import Engine
 from kraft_pipeline.tables.engines.feeds import POLL_S, Feed, pieces
 from kraft_pipeline.tables.engines.plans import Plan, Sizes
 from kraft_pipeline.tables.engines.tasks import Job, Result, run_task
-from kraft_pipeline.tables.errors import SPARK, TaskError, failure_of
+from kraft_pipeline.tables.errors import SPARK, ConflictError, TaskError, failure_of
 from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.repeats import Counts, Record
 from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import Added, Changes, Committer, ConflictError, Keyed, is_left, tried
+from kraft_pipeline.tables.stores.committer import Added, Changes, Committer, Keyed, is_left, tried
 from kraft_pipeline.tables.stores.intents import Work
 from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import Storage, open_storage

@@ -14,12 +14,12 @@ from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import replay as module
 from kraft_pipeline.tables import values
 from kraft_pipeline.tables.engines.plans import Plan
+from kraft_pipeline.tables.errors import FencedError
 from kraft_pipeline.tables.maintenance import compact
 from kraft_pipeline.tables.repeats import Record
 from kraft_pipeline.tables.replay import Replayed, replay
 from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.specs.table_spec import SpecError
-from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.errors import ClientError

@@ -17,13 +17,14 @@ from pyiceberg.table.snapshots import Operation
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import schemas
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.iceberg import table as iceberg
 from kraft_pipeline.tables.iceberg.commits import tag
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import Added, ConflictError, State
+from kraft_pipeline.tables.stores.committer import Added, State
 from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.storage import Folder
 

@@ -12,13 +12,13 @@ import pytest
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import schemas, values
-from kraft_pipeline.tables.errors import Bad
+from kraft_pipeline.tables.errors import Bad, ConflictError
 from kraft_pipeline.tables.formats import jsonvalues
 from kraft_pipeline.tables.formats.jsonvalues import parse
 from kraft_pipeline.tables.specs import partitions, table_spec
 from kraft_pipeline.tables.specs.fieldtypes import type_of
 from kraft_pipeline.tables.stores import parquet
-from kraft_pipeline.tables.stores.committer import Added, ConflictError
+from kraft_pipeline.tables.stores.committer import Added
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.parquet import ParquetTable
 from kraft_pipeline.tables.stores.storage import Folder

@@ -41,6 +41,7 @@ from pyiceberg.typedef import Record
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.bykey.merging import Merge
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.iceberg.catalogs import open_catalog, reachable
 from kraft_pipeline.tables.iceberg.commits import TAG_CHARACTERS, Overwrite, evolve, partition, shared, tag
 from kraft_pipeline.tables.iceberg.expiry import Expired, due, referred
@@ -48,7 +49,7 @@ from kraft_pipeline.tables.iceberg.fields import bounds_of, levels_of, metrics, 
 from kraft_pipeline.tables.iceberg.path import FOLDER, PathCatalog
 from kraft_pipeline.tables.specs.partitions import By
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import Added, Changes, ConflictError, Each, State
+from kraft_pipeline.tables.stores.committer import Added, Changes, Each, State
 from kraft_pipeline.tables.stores.intents import COMMIT, COMPACT, Work
 from kraft_pipeline.tables.stores.storage import Storage
 

@@ -27,10 +27,11 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.bykey.merging import Left, Merge, accepted
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.specs.partitions import By, with_columns
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, ConflictError, Each, State
+from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, Each, State
 from kraft_pipeline.tables.stores.deltastats import statistics
 from kraft_pipeline.tables.stores.intents import Work
 from kraft_pipeline.tables.stores.storage import open_storage, store_options

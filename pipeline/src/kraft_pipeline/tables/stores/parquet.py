@@ -28,9 +28,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.specs.partitions import By, with_columns
-from kraft_pipeline.tables.stores.committer import Added, ConflictError, FencedError, State
+from kraft_pipeline.tables.stores.committer import Added, State
 from kraft_pipeline.tables.stores.storage import Storage
 
 LOG: Final = "_kraft"
