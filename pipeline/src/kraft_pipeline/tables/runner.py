@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Offsets, Position
-from kraft_pipeline.tables import values
+from kraft_pipeline.tables import maintenance, values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.caretaker import Caretaker
@@ -204,7 +204,9 @@ class Runner:
         now = self._settled = time.monotonic()
         self._caretaker.settle_late(LATE_S)
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
-            for work in intents.unsettled(open_storage(path, self.spec.storage), self._app):
+            storage = open_storage(path, self.spec.storage)
+            maintenance.revoke(table, storage, self._app, self._epoch)
+            for work in intents.unsettled(storage, self._app):
                 ended = self._ended.get((path, work.folder))
                 if work.epoch == self._epoch and work.batch is not None:
                     is_over = ended is None or now - ended.at >= LATE_S
