@@ -21,6 +21,7 @@ from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.iceberg import table as iceberg
 from kraft_pipeline.tables.iceberg.commits import tag
+from kraft_pipeline.tables.iceberg.path import PathCatalog
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.stores import intents
@@ -241,6 +242,29 @@ def test_a_stale_writer_finds_the_newest_version(tmp_path: Path, monkeypatch: py
         path.unlink()
     assert idle.state() == State()
     assert idle.schema() is None
+
+
+def test_a_writer_that_was_stopped_in_a_commit_writes_no_version_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version had been removed as old, so its late commit took the number again, and readers went back to it."""
+    monkeypatch.setitem(iceberg.PROPERTIES, "write.metadata.previous-versions-max", "1")
+    one = opened(tmp_path)
+    one.create(SCHEMA, [])
+    idle, other = opened(tmp_path), opened(tmp_path, "b")
+    put_version = PathCatalog._put
+
+    def late(catalog: PathCatalog, version: int, metadata: Any) -> None:
+        monkeypatch.setattr(PathCatalog, "_put", put_version)
+        for batch in range(4):
+            other.commit(batch, position(1), put(tmp_path, table(batch)), after=batch - 1)
+        put_version(catalog, version, metadata)
+
+    monkeypatch.setattr(PathCatalog, "_put", late)
+    idle.commit(0, position(9), put(tmp_path, table(9)), after=-1)
+    for found in (opened(tmp_path), opened(tmp_path, "b"), idle):
+        assert found.state().batch == (3 if found._app == "b" else 0)
+    assert sorted(read(tmp_path).scan().to_arrow().column("n").to_pylist()) == [0, 1, 2, 3, 9]
 
 
 def test_tables_in_a_catalog_are_written(tmp_path: Path) -> None:
