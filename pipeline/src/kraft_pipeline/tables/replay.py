@@ -220,7 +220,7 @@ class _Replay:
             self._spec.keys,
             schema,
             tuple(partitions.parse(self._spec.partition_by, plain)),
-            changes.order_of(schema, self._spec.order_by),
+            changes.order_of(schema, self._spec.order_by)._replace(replayed=True),
             self._spec.tombstones_s,
         )
         found = gather.changes(sum(file.size for file in files), self._each)
