@@ -34,6 +34,8 @@ class RegistryServer:
         self.schemas: list[dict[str, Any]] = []
         self.subjects: dict[str, list[int]] = {}
         self.asked: list[str] = []
+        self.redirects = list[str]()
+        """Origins to which it redirects the next requests."""
         self.away = False
         self.refuse = False
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -114,13 +116,20 @@ def _handler(server: RegistryServer) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.path == "/token":
+            if server.redirects:
+                self._answer("POST", None)
+            elif self.path == "/token":
                 self._send(*server.token(self.headers.get("Authorization", ""), body))
             else:
                 self._answer("POST", json.loads(body))
 
         def _answer(self, method: str, body: Any) -> None:
-            if not server.allowed(dict(self.headers)):
+            if server.redirects:
+                self.send_response(302)
+                self.send_header("Location", server.redirects.pop() + self.path)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            elif not server.allowed(dict(self.headers)):
                 self._send(401, {"error_code": 401, "message": "Unauthorized"})
             else:
                 self._send(*server.answer(method, self.path, body))

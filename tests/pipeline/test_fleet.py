@@ -15,8 +15,8 @@ import pytest
 from kraft_pipeline.cli.main import main
 from kraft_pipeline.tables import fleet, runner
 from kraft_pipeline.tables.engines.engine import Engine, InlineEngine, SparkEngine
+from kraft_pipeline.tables.errors import FencedError
 from kraft_pipeline.tables.specs import routes
-from kraft_pipeline.tables.stores.committer import FencedError
 from tests.compat.pipeline.test_pipeline_client import create, produced
 from tests.compat.pipeline.test_pipeline_table import document, rows, send
 from tests.compat.targets import Ours

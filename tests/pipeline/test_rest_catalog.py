@@ -10,8 +10,8 @@ import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from kraft_pipeline.tables import maintenance
+from kraft_pipeline.tables.errors import FencedError
 from kraft_pipeline.tables.specs import table_spec
-from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_pipeline.tables.stores.opening import open_table
 from tests.catalog import apache_catalog
 from tests.documents import table_document

@@ -10,7 +10,7 @@ import pytest
 
 from kraft_pipeline.archive.run import archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec
-from kraft_pipeline.tables.stores.committer import ConflictError, FencedError
+from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.stores.storage import ObjectStore
 from tests.objectstore import object_store
 from tests.unit.pipeline_archive.test_command import SECOND, batch, log_folder

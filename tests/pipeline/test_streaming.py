@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections import Counter
@@ -15,9 +16,8 @@ import pytest
 from kraft_pipeline.tables import runner
 from kraft_pipeline.tables.engines.engine import Engine, InlineEngine, SparkEngine
 from kraft_pipeline.tables.engines.tasks import Job, Result
-from kraft_pipeline.tables.errors import TaskError
+from kraft_pipeline.tables.errors import FencedError, TaskError
 from kraft_pipeline.tables.specs import table_spec
-from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_protocol.client.fetch import Range
 from tests.compat.pipeline.test_pipeline_client import create, produced
 from tests.compat.pipeline.test_pipeline_table import document, rows, send, written_files
@@ -163,6 +163,23 @@ def test_a_replaced_writer_ends_while_idle(spark: Any, cluster: Ours, name: str,
     with writing(given, SparkEngine(spark)) as run:
         run.until(lambda: run.told)
         runner.Runner(table_spec.parse(given), InlineEngine()).run(once=True)
+        run._thread.join(WAIT_S)
+    assert isinstance(run.raised, FencedError)
+
+
+def test_a_table_that_is_removed_under_its_planner_ends_the_run(
+    spark: Any, cluster: Ours, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Parquet table finds it while it plans. Its exception became a TaskError, so the command ended with code 1."""
+    create(cluster, name)
+    produced(cluster, name, 10)
+    monkeypatch.setattr(runner.Runner, "between", lambda _: None)  # it would notice first
+    given = document(cluster, name, tmp_path / "t", "parquet", commit={"maxDelay": "1ms"})
+    with writing(given, SparkEngine(spark)) as run:
+        run.until(lambda: run.told)
+        produced(cluster, name, 10)
+        run.until(lambda: len(run.told) > 1)  # so the planner has seen the table
+        shutil.rmtree(tmp_path / "t" / "_kraft")
         run._thread.join(WAIT_S)
     assert isinstance(run.raised, FencedError)
 

@@ -19,8 +19,8 @@ import pytest
 
 from kraft_pipeline.tables import maintenance, runner
 from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.errors import FencedError
 from kraft_pipeline.tables.specs import table_spec
-from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_pipeline.tables.stores.parquet import ParquetTable
 from kraft_pipeline.tables.stores.storage import open_storage, store_options
 from kraft_protocol.client.errors import ClientError

@@ -17,7 +17,7 @@ from kraft_pipeline.archive import published
 from kraft_pipeline.archive.run import archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.tables import Changes
-from kraft_pipeline.tables.stores.committer import ConflictError, FencedError
+from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline_archive.test_command import SECOND, batch, broker, log_folder
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.tables import encode, plain
-from kraft_pipeline.tables.stores.committer import ConflictError
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.stores.storage import Storage, open_storage, store_options
 
 SETS: Final = "state"

@@ -82,8 +82,7 @@ _PATHS: Final = "a directory __cluster_metadata-0 or one that holds it; segments
 def _guarded(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
     from kraft_pipeline.archive.errors import ArchiveError
     from kraft_pipeline.cli.errors import print_error
-    from kraft_pipeline.tables.errors import TaskError
-    from kraft_pipeline.tables.stores.committer import ConflictError
+    from kraft_pipeline.tables.errors import ConflictError, TaskError
     from kraft_protocol.client.errors import ClientError
 
     try:

@@ -61,10 +61,9 @@ def _command(commands: Any, name: str, run: Any, text: str) -> Any:
 def _guarded(run: Any, options: argparse.Namespace) -> int:
     from kraft_pipeline.cli.errors import print_error
     from kraft_pipeline.codec import CodecError
-    from kraft_pipeline.tables.errors import TaskError
+    from kraft_pipeline.tables.errors import ConflictError, FencedError, TaskError
     from kraft_pipeline.tables.runner import DeadLetterError
     from kraft_pipeline.tables.specs import routes
-    from kraft_pipeline.tables.stores.committer import ConflictError, FencedError
     from kraft_protocol.client.errors import ClientError
 
     try:

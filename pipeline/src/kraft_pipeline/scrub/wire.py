@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import fnmatch
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,9 @@ from kraft_pipeline.scrub.job import DIGESTS, REPLICAS_DDL, finding, findings_of
 from kraft_pipeline.scrub.scanner import FIELDS, BufferSource, Damage, Scanner
 from kraft_protocol.client import requests as m
 from kraft_protocol.client.cluster import Cluster, Settings
-from kraft_protocol.client.errors import OFFSET_OUT_OF_RANGE, BrokerError, ClientError
+from kraft_protocol.client.errors import GONE, OFFSET_OUT_OF_RANGE, BrokerError, ClientError
 
+T = TypeVar("T")
 FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
 _COMPACT: Final = "compact"
@@ -122,15 +123,11 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
                 cut = f"no complete batch arrives at offset {at}, high watermark {answer.high_watermark}"
                 return *_done(scanner, row, total, Damage(kinds.CUT, -1, at, row["high"] - 1, cut)), gone
             at = after
+    except _DeletedError:
+        gone = row["high"]
     except (ClientError, OSError) as e:
         return *_done(scanner, row, total, Damage(kinds.UNREADABLE, -1, at, row["high"] - 1, str(e))), gone
     return *_done(scanner, row, total, None), gone
-
-
-def _start(cluster: Cluster, row: dict[str, Any]) -> int:
-    """The present first offset of the partition. Raises ClientError."""
-    key = (row["topic"], row["partition"])
-    return cluster.offsets({key: m.EARLIEST})[key]
 
 
 def _done(
@@ -143,15 +140,57 @@ def _done(
     return rows, found + ([finding(row, end, [])] if end is not None else []), total
 
 
+class _DeletedError(Exception):
+    """The topic has been deleted since the plan. Every broker has answered so."""
+
+
+def _start(cluster: Cluster, row: dict[str, Any]) -> int:
+    """The first offset of this replica: retention may trim a follower before its leader. Raises as `_fetch`."""
+    key = (row["topic"], row["partition"])
+    body = m.list_offsets({key: m.EARLIEST}, committed=False, from_follower=True)
+
+    def attempt() -> int:
+        with cluster.dropping(cluster.connection(row["broker"])) as connection:
+            answer = m.read_list_offsets(connection.request(body))[key]
+        return _checked(row, answer.error, answer.offset)
+
+    return _retried(cluster, row, attempt)
+
+
 def _fetch(cluster: Cluster, row: dict[str, Any], at: int) -> m.FetchAnswer:
-    """Fetch from this broker, with retries while it may be restarting."""
+    """Fetch from this broker, with retries while it may be restarting. Raises ClientError, and _DeletedError."""
     body = m.fetch(row["topic_id"], row["partition"], at, FETCH_BYTES, max_wait_ms=MAX_WAIT_MS, committed=False)
 
     def attempt() -> m.FetchAnswer:
         with cluster.dropping(cluster.connection(row["broker"])) as connection:
             answer = m.read_fetch(connection.request(body))
-        if answer.error:
-            raise BrokerError(answer.error, f"{row['topic']}-{row['partition']} of broker {row['broker']}")
-        return answer
+        return _checked(row, answer.error, answer)
 
-    return cluster.retried("fetch", attempt, cluster.topics)
+    return _retried(cluster, row, attempt)
+
+
+def _checked(row: dict[str, Any], error: int, answer: T) -> T:
+    if error:
+        raise BrokerError(error, f"{row['topic']}-{row['partition']} of broker {row['broker']}")
+    return answer
+
+
+def _retried(cluster: Cluster, row: dict[str, Any], attempt: Callable[[], T]) -> T:
+    """As `Cluster.retried`. A broker may lack a topic because its metadata is behind, so all brokers are asked."""
+    is_absent = False
+
+    def observed() -> T:
+        nonlocal is_absent
+        is_absent = False
+        try:
+            return attempt()
+        except BrokerError as e:
+            is_absent = e.code in GONE
+            raise
+
+    def mend() -> None:
+        cluster.topics()
+        if is_absent and row["topic_id"] not in cluster.known([row["topic"]])[row["topic"]]:
+            raise _DeletedError
+
+    return cluster.retried("fetch", observed, mend)

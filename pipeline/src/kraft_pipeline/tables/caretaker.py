@@ -14,8 +14,8 @@ from typing import Final
 
 from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.engines.engine import Engine
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.specs.table_spec import TableSpec
-from kraft_pipeline.tables.stores.committer import ConflictError
 from kraft_pipeline.tables.stores.intents import Work
 
 _LOG: Final = logging.getLogger(__name__)

@@ -37,13 +37,22 @@ class RefusedError(ClientError):
     """A service refuses this client because the address or the credentials are wrong. A retry does not help."""
 
 
+class ConflictError(Exception):
+    """Another writer committed first; the message names the table and the batch."""
+
+
+class FencedError(ConflictError):
+    """Another writer has taken over the table, so no commit of this writer can succeed. Do not retry."""
+
+
 class Failure(NamedTuple):
     """An exception in a form that processes can send to one another."""
 
     code: str
     """Stable: the name of the exception's class, or `broker.` and the protocol's error code."""
     kind: str
-    """`environment` (a broker, a disk, a registry), `data` (records are lost or damaged), `specification`, `defect`."""
+    """`environment` (a broker, a disk, a registry), `data` (records are lost or damaged), `specification`, `conflict`
+    (another writer), `defect`."""
     retriable: bool
     """Whether the same task may succeed later without a change of the specification."""
     message: str
@@ -69,8 +78,20 @@ def failure_of(error: BaseException) -> Failure:
         kind = "data"
     elif isinstance(error, SpecError):
         kind = "specification"
+    elif isinstance(error, ConflictError):
+        kind = "conflict"
     elif isinstance(error, ClientError | OSError):
         kind = "environment"
         retriable = not isinstance(error, RefusedError | PermissionError | NotADirectoryError)
     trace = "".join(traceback.format_exception(error))
     return Failure(code, kind, retriable, f"{error}" or type(error).__name__, trace)
+
+
+def error_of(failure: Failure) -> Exception:
+    """Inverse of `failure_of` for exceptions that a run distinguishes; TaskError for others."""
+    if failure.kind == "specification":
+        return SpecError(failure.message)
+    if failure.kind == "conflict":
+        kind = FencedError if failure.code == FencedError.__name__ else ConflictError
+        return kind(failure.message)
+    return TaskError(failure)

@@ -19,13 +19,16 @@ from kraft_pipeline.tables import schemas
 from kraft_pipeline.tables.bykey.tombstones import Tombstones
 from kraft_pipeline.tables.engines.engine import Engine, InlineEngine
 from kraft_pipeline.tables.engines.tasks import INT96_UNIT
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.specs.table_spec import TableSpec
-from kraft_pipeline.tables.stores.committer import Added, Committer, ConflictError, stem, tried
+from kraft_pipeline.tables.stores import intents
+from kraft_pipeline.tables.stores.committer import Added, Committer, stem, tried
 from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.intents import COMPACT, Work
 from kraft_pipeline.tables.stores.opening import open_table, options_of
-from kraft_pipeline.tables.stores.storage import open_storage
+from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import Storage, open_storage
 from kraft_protocol.client.cluster import Cluster
 
 Settle: TypeAlias = Callable[[Work, Collection[str]], None]
@@ -35,6 +38,8 @@ SMALL: Final = 0.75
 
 STATUS_S: Final = 15.0
 """Seconds that `status` waits for brokers. This is short because a user waits for the output."""
+DEAD_S: Final = 600.0
+"""Seconds after which a running writer takes a compaction with an uncommitted file for dead: a commit takes seconds."""
 TIER: Final = 2.0
 """A running table merges a file only with others that together have at least half of its size. So a row is rewritten
 only about log(`compactTo` / size of a batch) times, for any number of runs of maintenance and any size of the
@@ -83,6 +88,7 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
     """
     table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
     engine, storage, epoch = engine or InlineEngine(), open_storage(path, spec.storage), table.join()
+    revoke(table, storage, spec.app_id, epoch, 0.0)
     groups = list(_groups(table.live(), spec.compact_to))
     # Engines see merged files of a Parquet table beside their parts, so there each file is committed soon.
     at_once = max(1, engine.parallelism if spec.format == "parquet" else len(groups))
@@ -97,6 +103,19 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
             raise
         settled(work, kept)
     return sum(len(group) for group in groups), len(groups)
+
+
+def revoke(table: Committer, storage: Storage, app: str, epoch: int, older_s: float = DEAD_S) -> None:
+    """Remove merged files that another compaction left in a Parquet table `older_s` seconds ago or earlier.
+
+    If that compaction still runs, it commits none of these files. Does nothing for other formats, because their readers
+    do not see uncommitted files.
+    """
+    if not isinstance(table, ParquetTable):
+        return
+    for work in intents.unsettled(storage, app):
+        if work.epoch == epoch and work.is_beside:
+            work.revoke(table.drop, older_s)
 
 
 def settled(work: Work, kept: Collection[str]) -> None:

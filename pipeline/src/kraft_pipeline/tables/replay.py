@@ -28,12 +28,13 @@ from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.engines.tasks import Job, RowFiles
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import TRIES, Added, ConflictError, Keyed, stem, tried
+from kraft_pipeline.tables.stores.committer import TRIES, Added, Keyed, stem, tried
 from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import Storage, open_storage
@@ -219,7 +220,7 @@ class _Replay:
             self._spec.keys,
             schema,
             tuple(partitions.parse(self._spec.partition_by, plain)),
-            changes.order_of(schema, self._spec.order_by),
+            changes.order_of(schema, self._spec.order_by)._replace(replayed=True),
             self._spec.tombstones_s,
         )
         found = gather.changes(sum(file.size for file in files), self._each)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from kraft_pipeline.sources.positions import Offsets, Position
-from kraft_pipeline.tables import values
+from kraft_pipeline.tables import maintenance, values
 from kraft_pipeline.tables.bykey import changes
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.caretaker import Caretaker
@@ -21,14 +21,14 @@ from kraft_pipeline.tables.engines.engine import Engine
 from kraft_pipeline.tables.engines.feeds import POLL_S, Feed, pieces
 from kraft_pipeline.tables.engines.plans import Plan, Sizes
 from kraft_pipeline.tables.engines.tasks import Job, Result, run_task
-from kraft_pipeline.tables.errors import SPARK, TaskError, failure_of
+from kraft_pipeline.tables.errors import SPARK, ConflictError, TaskError, failure_of
 from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.repeats import Counts, Record
 from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import Added, Changes, Committer, ConflictError, Keyed, is_left, tried
+from kraft_pipeline.tables.stores.committer import Added, Changes, Committer, Keyed, is_left, tried
 from kraft_pipeline.tables.stores.intents import Work
 from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import Storage, open_storage
@@ -204,7 +204,9 @@ class Runner:
         now = self._settled = time.monotonic()
         self._caretaker.settle_late(LATE_S)
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
-            for work in intents.unsettled(open_storage(path, self.spec.storage), self._app):
+            storage = open_storage(path, self.spec.storage)
+            maintenance.revoke(table, storage, self._app, self._epoch)
+            for work in intents.unsettled(storage, self._app):
                 ended = self._ended.get((path, work.folder))
                 if work.epoch == self._epoch and work.batch is not None:
                     is_over = ended is None or now - ended.at >= LATE_S

@@ -35,6 +35,9 @@ VERSIONS: Final[Versions] = {
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+CONSUMER: Final = -1
+DEBUGGING: Final = -2
+"""Ids that clients send instead of a replica's. Followers answer the second one, too."""
 NO_ID: Final = bytes(16)
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 _TOPIC_RESOURCE: Final = 2
@@ -157,17 +160,18 @@ def read_metadata(answer: w.MetadataResponse) -> MetadataAnswer:
     return MetadataAnswer(brokers, answer.cluster_id or "", topics)
 
 
-def list_offsets(wanted: Mapping[Key, int], *, committed: bool) -> w.ListOffsetsRequest:
+def list_offsets(wanted: Mapping[Key, int], *, committed: bool, from_follower: bool = False) -> w.ListOffsetsRequest:
     """Request offsets. `wanted`: by topic and partition a Unix time in ms, EARLIEST or LATEST.
 
-    `committed`: LATEST is the last stable offset (read_committed).
+    `committed`: LATEST is the last stable offset (read_committed). `from_follower`: a follower answers, too, for its
+    own log.
     """
     partition = w.ListOffsetsRequest.ListOffsetsPartition
     topics = [
         w.ListOffsetsRequest.ListOffsetsTopic(topic, [partition(number, -1, when) for number, when in rows])
         for topic, rows in _by_topic(wanted.items()).items()
     ]
-    return w.ListOffsetsRequest(-1, int(committed), topics)
+    return w.ListOffsetsRequest(DEBUGGING if from_follower else CONSUMER, int(committed), topics)
 
 
 def read_list_offsets(answer: w.ListOffsetsResponse) -> dict[Key, OffsetAnswer]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from kraft_protocol.client.redirects import opened
 from kraft_protocol.sasl.client import Exchange, SaslError
 from kraft_protocol.sasl.oauthbearer import (
     OAUTHBEARER,
@@ -96,7 +97,7 @@ def fetch(
         headers["Authorization"] = "Basic " + base64.b64encode(":".join(basic).encode()).decode()
     request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), headers)  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s, context=context) as answer:  # noqa: S310
+        with opened(request, timeout_s=timeout_s, context=context) as answer:
             body = answer.read(ANSWER_BYTES_MAX)
     except urllib.error.HTTPError as error:
         with error:

@@ -12,7 +12,7 @@ from kraft_pipeline.cli.errors import LINE_CHARACTERS, line, nearest
 from kraft_pipeline.cli.main import main
 from kraft_pipeline.sinks.options import parse_sink
 from kraft_pipeline.sources.options import parse
-from kraft_pipeline.tables.errors import TaskError, failure_of
+from kraft_pipeline.tables.errors import ConflictError, FencedError, TaskError, error_of, failure_of
 from kraft_pipeline.tables.specs import table_spec
 from tests.unit.pipeline.tables.test_tables import document
 
@@ -29,6 +29,20 @@ def test_a_message_is_a_line_that_ends_with_the_cause() -> None:
     assert found.startswith("table /t: xxx")
     assert found.endswith("localhost:9092 refuses to connect")
     assert line(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (FencedError("gone"), FencedError),
+        (ConflictError("first"), ConflictError),
+        (table_spec.SpecError("spec.x"), table_spec.SpecError),
+        (OSError("disk"), TaskError),
+    ],
+)
+def test_failures_of_other_processes_keep_their_meaning(error: Exception, kind: type[Exception]) -> None:
+    found = error_of(failure_of(error))
+    assert (type(found), str(found)) == (kind, str(error))
 
 
 @pytest.mark.parametrize("debug", [False, True])

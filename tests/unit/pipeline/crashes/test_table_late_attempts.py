@@ -10,10 +10,9 @@ import pytest
 
 from kraft_pipeline.tables import maintenance, runner
 from kraft_pipeline.tables.engines.tasks import Job, Result
-from kraft_pipeline.tables.errors import SPARK, Failure, TaskError
+from kraft_pipeline.tables.errors import SPARK, Failure, FencedError, TaskError
 from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import Folder
 from kraft_protocol.client.fetch import Range

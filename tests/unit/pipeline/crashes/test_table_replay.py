@@ -14,12 +14,12 @@ from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import replay as module
 from kraft_pipeline.tables import values
 from kraft_pipeline.tables.engines.plans import Plan
+from kraft_pipeline.tables.errors import FencedError
 from kraft_pipeline.tables.maintenance import compact
 from kraft_pipeline.tables.repeats import Record
 from kraft_pipeline.tables.replay import Replayed, replay
 from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.specs.table_spec import SpecError
-from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.errors import ClientError
@@ -275,6 +275,21 @@ def test_an_impossible_replay_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(SpecError, match=r"spec.transform: dead letters of a table with a transform"):
         replay(replace(table(tmp_path / "t"), transform="SELECT 1"))
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_replay_does_not_undo_a_row_of_a_later_offset(tmp_path: Path, kind: str) -> None:
+    """The producer's clock went back between the two records, so the older one counted as newer by its time."""
+    by_key = {"mode": "upsert", "key": ["id"], "format": kind}
+    before = table(tmp_path / "t", {"schema": {"id": "long", "n": "long"}}, **by_key)
+    feed, now = Feed(before), 1_700_000_000_000
+    for offset, value in enumerate((b'{"id": 1, "n": 1, "more": 1}', b'{"id": 1, "n": 2}')):
+        log = build_batch([(b"k", value)], base_offset=offset, timestamp=now - 60_000 * offset)
+        feed.put(offset, offset + 1, log)
+    after = table(tmp_path / "t", {"schema": {"id": "long", "n": "long"}, **REPAIRED}, **by_key)
+    replay(after)
+    assert [(row["id"], row["n"], row["_offset"]) for row in rows(after)] == [(1, 2, 1)]
+    assert left(after) == []
 
 
 @pytest.mark.parametrize("kind", ["append", "upsert"])

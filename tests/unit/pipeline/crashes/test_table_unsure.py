@@ -14,10 +14,10 @@ from pyiceberg.exceptions import CommitFailedException
 
 from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.runner import Runner
 from kraft_pipeline.tables.specs.table_spec import TableSpec
-from kraft_pipeline.tables.stores.committer import ConflictError, FencedError
 from kraft_pipeline.tables.stores.delta import DeltaTableOf
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.parquet import ParquetTable

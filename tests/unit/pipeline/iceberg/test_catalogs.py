@@ -13,10 +13,9 @@ from pyiceberg.catalog.rest import RestCatalog
 from sqlalchemy.exc import OperationalError
 
 from kraft_pipeline.tables import maintenance
-from kraft_pipeline.tables.errors import RefusedError, failure_of
+from kraft_pipeline.tables.errors import FencedError, RefusedError, failure_of
 from kraft_pipeline.tables.iceberg import catalogs
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
-from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import Folder
 from tests.catalog import Answer, CatalogServer, failure

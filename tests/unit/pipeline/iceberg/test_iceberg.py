@@ -17,13 +17,15 @@ from pyiceberg.table.snapshots import Operation
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import schemas
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.iceberg import table as iceberg
 from kraft_pipeline.tables.iceberg.commits import tag
+from kraft_pipeline.tables.iceberg.path import PathCatalog
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import Added, ConflictError, State
+from kraft_pipeline.tables.stores.committer import Added, State
 from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.storage import Folder
 
@@ -242,6 +244,29 @@ def test_a_stale_writer_finds_the_newest_version(tmp_path: Path, monkeypatch: py
     assert idle.schema() is None
 
 
+def test_a_writer_that_was_stopped_in_a_commit_writes_no_version_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version had been removed as old, so its late commit took the number again, and readers went back to it."""
+    monkeypatch.setitem(iceberg.PROPERTIES, "write.metadata.previous-versions-max", "1")
+    one = opened(tmp_path)
+    one.create(SCHEMA, [])
+    idle, other = opened(tmp_path), opened(tmp_path, "b")
+    put_version = PathCatalog._put
+
+    def late(catalog: PathCatalog, version: int, metadata: Any) -> None:
+        monkeypatch.setattr(PathCatalog, "_put", put_version)
+        for batch in range(4):
+            other.commit(batch, position(1), put(tmp_path, table(batch)), after=batch - 1)
+        put_version(catalog, version, metadata)
+
+    monkeypatch.setattr(PathCatalog, "_put", late)
+    idle.commit(0, position(9), put(tmp_path, table(9)), after=-1)
+    for found in (opened(tmp_path), opened(tmp_path, "b"), idle):
+        assert found.state().batch == (3 if found._app == "b" else 0)
+    assert sorted(read(tmp_path).scan().to_arrow().column("n").to_pylist()) == [0, 1, 2, 3, 9]
+
+
 def test_tables_in_a_catalog_are_written(tmp_path: Path) -> None:
     given = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "name": "lake.orders"}
     one = opened(tmp_path / "t", **given)
@@ -306,6 +331,41 @@ def test_the_metadata_of_a_commit_does_not_grow_with_partitions(tmp_path: Path) 
     assert one.vacuum(0) == 0
     assert len(list(kept.iterdir())) == 1
     assert opened(tmp_path).state() == State(5, many, epoch=9)
+
+
+def test_position_files_of_all_writers_are_removed(tmp_path: Path) -> None:
+    """Only those of the stream's writer were removed: backfills and replays left a file for each batch."""
+    one, other = opened(tmp_path), opened(tmp_path, "a-backfill")
+    one.create(SCHEMA, [])
+    for batch in range(3):
+        one.commit(batch, position(batch), put(tmp_path, table(batch)), after=batch - 1)
+        other.commit(batch, position(batch), put(tmp_path, table(batch)), after=batch - 1)
+    folder = tmp_path / "_kraft_positions" / "a-backfill"
+    for file in folder.iterdir():
+        os.utime(file, (0, 0))
+    one.vacuum(3600)
+    assert len(list(folder.iterdir())) == 3
+    one.vacuum(0)
+    assert len(list(folder.iterdir())) == 1, "of the current snapshot"
+    assert opened(tmp_path, "a-backfill").state() == State(2, position(2))
+
+
+@pytest.mark.parametrize("transform", ["year", "month", "date", "hour"])
+def test_files_of_early_years_are_read_and_replaced(tmp_path: Path, transform: str) -> None:
+    """Their partition had the text `1-01-01`, which no parser took: each compaction of the table ended."""
+    one = opened(tmp_path)
+    levels = partitions.parse((transform,), SCHEMA)
+    one.create(SCHEMA, levels)
+    for number, year in enumerate((1, 999, 1969, 9999)):
+        when = pa.array([datetime.datetime(year, 12, 31, 23, tzinfo=datetime.UTC)], UTC_US)
+        rows = table(number).set_column(2, "_timestamp", when)
+        one.commit(number, position(1), put(tmp_path, rows, (transform,)), after=number - 1)
+    live = one.live()
+    before = read(tmp_path).scan().to_arrow().sort_by("n")
+    assert sorted(file.values[f"_{transform}"][:4] for file in live) == ["0001", "0999", "1969", "9999"]
+    one.replace([file.path for file in live], live)
+    assert read(tmp_path).scan().to_arrow().sort_by("n") == before
+    assert [file.values for file in one.live()] == [file.values for file in live]
 
 
 def test_a_snapshot_of_an_earlier_version_has_its_end_offsets(tmp_path: Path) -> None:

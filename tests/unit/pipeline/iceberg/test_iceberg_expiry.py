@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,28 @@ def test_a_table_rolled_back_past_expired_snapshots_is_refused(tmp_path: Path) -
         ValueError, match=r"rolled back to before batch 1, .* have expired. It is unknown which batch of a"
     ):
         opened(tmp_path).state()
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_files_that_were_replaced_just_now_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
+    """The age of a snapshot counted, not the time since its replacement: a table that had rested for longer than
+    `vacuumAfter` lost its files right after a compaction, and scans that had begun failed."""
+    one = written(tmp_path, 3)
+    assert one._table is not None
+    now = time.time() + 8 * 86_400
+    before = read(tmp_path)
+    old = [file.path for file in one.live()]
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: now)
+        one.replace(old, put(tmp_path, table(0, 1, 2)))
+        for batch in range(3, 50 if many else 4):
+            one.commit(batch, position(batch), put(tmp_path, table(batch)), after=batch - 1)
+        one.vacuum(7 * 86_400)
+    assert before.scan().to_arrow().num_rows == 3
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: now + 8 * 86_400)
+        one.vacuum(7 * 86_400)
+    assert not any((tmp_path / path).exists() for path in old)
 
 
 @pytest.mark.parametrize("after", range(0, 60, 7))

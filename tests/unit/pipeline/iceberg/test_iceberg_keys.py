@@ -15,11 +15,12 @@ from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.bykey import merging
 from kraft_pipeline.tables.bykey.merging import Merge
 from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.iceberg import IcebergTable
 from kraft_pipeline.tables.iceberg import table as iceberg
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import DELETED, Changes, ConflictError, FencedError, State
+from kraft_pipeline.tables.stores.committer import DELETED, Changes, State
 from kraft_pipeline.tables.stores.datafiles import BOUND_LENGTH
 from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline.iceberg.test_iceberg import opened, position

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,9 @@ import pytest
 from kraft_pipeline.scrub import job, wire
 from kraft_pipeline.scrub.layout import Replica, replicas
 from kraft_pipeline.scrub.scanner import FIELDS
+from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.client.errors import OFFSET_OUT_OF_RANGE, BrokerError
+from kraft_protocol.wire import messages as w
 from tests.unit.pipeline.scrub.scrubbed import batches, write_replica
 
 END = 12
@@ -113,7 +116,7 @@ def test_offsets_deleted_before_they_are_fetched_are_not_damage(monkeypatch: pyt
     others = [{"broker": broker, "directory": f"b{broker}", "start": 0, "high": END} for broker in (1, 2)]
     row = {"topic": "orders", "partition": 0, "segment": "", "base": 0, "high": END, "compacted": False}
     row |= {"replicas": others}
-    cluster: Any = SimpleNamespace(offsets=lambda wanted: dict.fromkeys(wanted, start))
+    cluster: Any = SimpleNamespace(offsets=lambda wanted: dict.fromkeys(wanted, 0))
 
     def fetched(_: Any, row: dict[str, Any], at: int) -> Any:
         if row["broker"] == 2 and at < start:
@@ -121,6 +124,7 @@ def test_offsets_deleted_before_they_are_fetched_are_not_damage(monkeypatch: pyt
         return SimpleNamespace(records=b"".join(made[at // 2 :]), high_watermark=END)
 
     monkeypatch.setattr(wire, "_fetch", fetched)
+    monkeypatch.setattr(wire, "_start", lambda *_: start, raising=False)
     parts = []
     for broker in (1, 2):
         one = {**row, "broker": broker, "directory": f"b{broker}"}
@@ -131,10 +135,78 @@ def test_offsets_deleted_before_they_are_fetched_are_not_damage(monkeypatch: pyt
 def test_an_offset_out_of_range_that_the_partition_has_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"topic": "orders", "partition": 0, "broker": 1, "directory": "b1", "segment": "", "base": 0, "high": END}
     row |= {"compacted": False, "replicas": []}
-    cluster: Any = SimpleNamespace(offsets=lambda wanted: dict.fromkeys(wanted, 0))
+    cluster: Any = SimpleNamespace()
+    monkeypatch.setattr(wire, "_start", lambda *_: 0)
 
     def refused(*_: Any) -> Any:
         raise BrokerError(OFFSET_OUT_OF_RANGE, "orders-0 of broker 1")
 
     monkeypatch.setattr(wire, "_fetch", refused)
     assert [found.kind for found in wire._scan_replica(cluster, row)[1]] == ["unreadable"]
+
+
+class Answers:
+    """A cluster in which each broker answers from its own log; `known` has the ids of the topic on all brokers."""
+
+    def __init__(self, starts: dict[int, int], known: set[bytes]) -> None:
+        self._starts, self._known, self._broker = starts, known, 0
+        self.settings = Settings("localhost:1", retry_s=0.01)
+
+    def topics(self) -> None:
+        return
+
+    def known(self, names: list[str]) -> dict[str, set[bytes]]:
+        return dict.fromkeys(names, self._known)
+
+    def connection(self, broker: int) -> Answers:
+        self._broker = broker
+        return self
+
+    def dropping(self, connection: Answers) -> Any:
+        return nullcontext(connection)
+
+    def retried(self, *given: Any) -> Any:
+        return Cluster.retried(cast("Cluster", self), *given)
+
+    def request(self, body: Any) -> Any:
+        """The response of a replica, or UNKNOWN_TOPIC_ID without a log."""
+        start = self._starts.get(self._broker)
+        if isinstance(body, w.ListOffsetsRequest):
+            assert body.replica_id == -2, "a follower refuses other requests"
+            row = w.ListOffsetsResponse.ListOffsetsPartitionResponse(0, offset=start or 0)
+            return w.ListOffsetsResponse(topics=[w.ListOffsetsResponse.ListOffsetsTopicResponse("orders", [row])])
+        at = body.topics[0].partitions[0].fetch_offset
+        part = w.FetchResponse.PartitionData(0, high_watermark=END)
+        if start is None:
+            part.error_code = 100
+        elif at < start:
+            part.error_code = OFFSET_OUT_OF_RANGE
+        else:
+            part.records = b"".join(batches(6)[at // 2 :])
+        return w.FetchResponse(responses=[w.FetchResponse.FetchableTopicResponse(partitions=[part])])
+
+
+def wire_findings(cluster: Answers) -> list[tuple[int, str, int]]:
+    others = [{"broker": broker, "directory": f"b{broker}", "start": 0, "high": END} for broker in (1, 2)]
+    row = {"topic": "orders", "partition": 0, "segment": "", "base": 0, "high": END, "compacted": False}
+    row |= {"replicas": others, "topic_id": b"i" * 16}
+    parts = []
+    for broker in (1, 2):
+        one = {**row, "broker": broker, "directory": f"b{broker}"}
+        parts += job.pieces(one, *wire._scan_replica(cast("Cluster", cluster), one))
+    return findings(parts)
+
+
+def test_a_follower_that_retention_trims_before_its_leader_is_not_damaged() -> None:
+    """The leader was asked for the first offset of the follower's log, so the follower counted as unreadable."""
+    assert wire_findings(Answers({1: 0, 2: 4}, {b"i" * 16})) == []
+
+
+@pytest.mark.parametrize("starts", [{}, {1: 0}])
+def test_a_topic_that_all_brokers_lack_is_not_damaged(starts: dict[int, int]) -> None:
+    """Its replicas were reported as unreadable."""
+    assert wire_findings(Answers(starts, {b"another topic id"})) == []
+
+
+def test_a_topic_that_one_broker_still_has_is_unreadable() -> None:
+    assert (2, "unreadable", 0) in wire_findings(Answers({1: 0}, {b"i" * 16}))

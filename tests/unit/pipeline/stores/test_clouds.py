@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable
 
 from kraft_pipeline.tables import maintenance
+from kraft_pipeline.tables.errors import FencedError
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
-from kraft_pipeline.tables.stores.committer import FencedError
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import ObjectStore, open_storage, store_options
 from tests.azurite import azure_store

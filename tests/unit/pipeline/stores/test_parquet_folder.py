@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 
 from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.replay import Replayed, replay
 from kraft_pipeline.tables.runner import Runner
 from kraft_pipeline.tables.specs import table_spec
+from kraft_pipeline.tables.stores import intents, parquet
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.parquet import ParquetTable
+from kraft_pipeline.tables.stores.storage import open_storage
 from tests.documents import table_document
 from tests.feed import Feed
 
@@ -101,3 +105,99 @@ def test_dead_letters_are_there_once_after_a_replay(tmp_path: Path) -> None:
     assert column(table.dead_letter_path, '"offset"') == [1, 2]
     assert replay(given(tmp_path / "t", evolve="additive")) == Replayed(1, 1)
     assert column(table.dead_letter_path, '"offset"') == [2]
+
+
+class Killed(BaseException):
+    """A process ends at once: no handler of Exception runs."""
+
+
+def killed_compaction(table: table_spec.TableSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction that dies with a merged file that is not committed."""
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ParquetTable, "replace", killed)
+        with pytest.raises(Killed):
+            maintenance.compact(table)
+    assert column(table.path, "n") == [0, 0, 1, 1]
+
+
+def test_a_merged_file_of_a_killed_compaction_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Engines saw its rows twice until the writer of the table was started again."""
+    table = given(tmp_path / "t")
+    feed = Feed(table)
+    for n in range(2):
+        feed.values(b'{"n": %d}' % n)
+    killed_compaction(table, monkeypatch)
+    assert maintenance.compact(table) == (2, 1)
+    assert column(table.path, "n") == [0, 1]
+
+
+def test_a_merged_file_of_a_killed_compaction_is_removed_by_a_running_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = given(tmp_path / "t")
+    feed = Feed(table)
+    for n in range(2):
+        feed.values(b'{"n": %d}' % n)
+    killed_compaction(table, monkeypatch)
+    feed.runner._settle_late()
+    assert column(table.path, "n") == [0, 0, 1, 1], "the compaction may be at work"
+    for path in (tmp_path / "t" / intents.FOLDER).rglob("*.json"):
+        os.utime(path, (0, 0))
+    feed.runner._settle_late()
+    assert column(table.path, "n") == [0, 1]
+
+
+@pytest.mark.parametrize("by_writer", [False, True])
+def test_a_compaction_commits_no_file_that_others_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_writer: bool
+) -> None:
+    """It was only slow: another process has taken its file for a leftover before it commits."""
+    table = given(tmp_path / "t")
+    feed = Feed(table)
+    for n in range(2):
+        feed.values(b'{"n": %d}' % n)
+    whole = ParquetTable.replace
+
+    def late(self: ParquetTable, *files: Any) -> None:
+        monkeypatch.setattr(ParquetTable, "replace", whole)
+        if by_writer:
+            for path in (tmp_path / "t" / intents.FOLDER).rglob("*.json"):
+                os.utime(path, (0, 0))
+            feed.runner._settle_late()
+        else:
+            assert maintenance.compact(replace(table, compact_to=1)) == (0, 0)
+        whole(self, *files)
+
+    monkeypatch.setattr(ParquetTable, "replace", late)
+    with pytest.raises(ConflictError, match="has been removed"):
+        maintenance.compact(table)
+    assert column(table.path, "n") == [0, 1]
+    assert [file.rows for file in open_table(table).live()] == [1, 1]
+    assert maintenance.compact(table) == (2, 1)
+    assert column(table.path, "n") == [0, 1]
+
+
+def test_dropped_files_are_known_after_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "CHECKPOINT_EVERY", 2)
+    table = given(tmp_path / "t")
+    feed = Feed(table)
+    feed.values(b'{"n": 0}')
+    one = ParquetTable(open_storage(table.path, {}), table.app_id)
+    one.join()
+    (live,) = one.live()
+    assert one.drop([live.path, "new.parquet"]) == {"new.parquet"}
+    for n in range(1, 5):
+        feed.values(b'{"n": %d}' % n)
+    other = ParquetTable(open_storage(table.path, {}), table.app_id)
+    for stale in (one, other):
+        stale.join()
+        with pytest.raises(ConflictError, match=r"new\.parquet has been removed"):
+            stale.replace([live.path], [replace(live, path="new.parquet")])
+    other.claim(other.state().epoch + 1)
+    assert other._dropped == {}, "the epoch fences the compaction"

@@ -20,14 +20,14 @@ from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.engines.plans import _begun
 from kraft_pipeline.tables.engines.tasks import FILE_BYTES
-from kraft_pipeline.tables.errors import RefusedError, TaskError, failure_of
+from kraft_pipeline.tables.errors import ConflictError, FencedError, RefusedError, TaskError, failure_of
 from kraft_pipeline.tables.formats import jsonvalues
 from kraft_pipeline.tables.formats.jsonvalues import parse
 from kraft_pipeline.tables.runner import may_pass
 from kraft_pipeline.tables.specs import partitions, table_spec
 from kraft_pipeline.tables.stores import intents
 from kraft_pipeline.tables.stores import parquet as parquettable
-from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, ConflictError, FencedError, State
+from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, State
 from kraft_pipeline.tables.stores.datafiles import encoded, parquet
 from kraft_pipeline.tables.stores.delta import DeltaTableOf
 from kraft_pipeline.tables.stores.parquet import ParquetTable

@@ -288,6 +288,31 @@ def test_tokens_are_requested_and_renewed(monkeypatch: pytest.MonkeyPatch) -> No
             away.schema(99)
 
 
+def test_credentials_stay_at_their_origin(server: RegistryServer) -> None:
+    """Redirects were followed with all headers, so another host, or one without TLS, saw passwords and tokens."""
+    number = server.add("a", {"type": "long"})
+    with RegistryServer().serving() as front:
+        front.redirects = [server.url]
+        assert Registry(front.url, "user:secret").schema(number).schema == '{"type": "long"}'
+        assert "Authorization" not in server.headers[-1]
+        oauth = OAuth(f"{front.url}/token", "id", "secret")
+        front.redirects = [server.url]
+        with pytest.raises(RefusedError, match=f"tokens of {front.url}/token: 404"):
+            Registry(server.url, access=Access(oauth=oauth)).schema(number + 1)
+        assert "Authorization" not in server.headers[-1]
+        server.refuse = True
+        front.redirects = [server.url]
+        with pytest.raises(RefusedError, match=rf"401 Unauthorized at {server.url}/.*, where it was redirected"):
+            Registry(front.url, "user:secret").schema(number + 1)
+
+
+def test_credentials_follow_redirects_within_their_origin(server: RegistryServer) -> None:
+    number = server.add("a", {"type": "long"})
+    server.redirects = [server.url]
+    Registry(server.url, "user:secret").schema(number)
+    assert server.headers[-1]["Authorization"].startswith("Basic ")
+
+
 def test_tls_with_an_authority_and_a_certificate_of_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_KNOWN", {})
     pem, key = certificate(tmp_path / "server")

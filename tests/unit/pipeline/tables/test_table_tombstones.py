@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kraft_pipeline.tables.bykey import tombstones
 from kraft_pipeline.tables.bykey.changes import order_of
 from kraft_pipeline.tables.bykey.tombstones import FOLDER, Tombstones
+from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.stores.committer import DELETED, Changes
+from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import File, Folder
+from kraft_protocol.records.batch import build_batch
+from tests.documents import table_document
+from tests.feed import Feed
 
 KEPT_S = 3600.0
 
@@ -101,3 +108,40 @@ def test_tombstones_from_before_a_key_was_widened_are_merged(tmp_path: Path) -> 
     found.care()
     assert files(tmp_path) == 5
     assert stays(found, 0, 3, 4) == [4]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize(
+    ("tombstone", "insert"),
+    [((7, 60), (8, 0)), ((7, 0), (3, 60)), ((7, 0), (8, 0))],
+    ids=["a clock that goes back", "a topic made anew", "one time"],
+)
+def test_a_row_after_its_tombstone_is_inserted(
+    tmp_path: Path, kind: str, tombstone: tuple[int, int], insert: tuple[int, int]
+) -> None:
+    """It was left out for `tombstones` if the tombstone had a later time, or a greater offset of a former topic."""
+    sections = {"value": {"format": "json", "schema": {"n": "long"}}, "engine": {"mode": "inline"}}
+    by_key = {"path": str(tmp_path / "t"), "format": kind, "mode": "upsert", "key": ["_key"]}
+    feed, now = Feed(table_spec.parse(table_document(**sections, table=by_key))), 1_700_000_000_000
+    for value, (offset, second) in ((b'{"n": 1}', (0, 0)), (None, tombstone), (b'{"n": 2}', insert)):
+        log = build_batch([(b"k", value)], base_offset=offset, timestamp=now + 1000 * second)
+        log += build_batch([(b"old", b'{"n": 0}')], base_offset=offset + 1, timestamp=now - 1000)
+        feed.put(offset, offset + 2, log)
+    live = open_table(feed._given).live()
+    found = [pq.read_table(tmp_path / "t" / file.path)["n"].to_pylist() for file in live]
+    assert sorted(n for rows in found for n in rows) == [0, 2]
+
+
+@pytest.mark.parametrize(("offset", "second", "rows"), [(7, 40, [1]), (7, 60, [1]), (3, 60, []), (3, 40, [])])
+def test_a_replayed_row_is_compared_by_its_offset(tmp_path: Path, offset: int, second: int, rows: list[int]) -> None:
+    found = Tombstones(Folder(tmp_path), KEPT_S)
+    gone = changes(50, 1, deleted=True)
+    assert gone.rows is not None and gone.order is not None
+    at = gone.rows.schema.get_field_index("_offset")
+    found.remember(replace(gone, rows=gone.rows.set_column(at, "_offset", pa.array([5], pa.int64()))))
+    given = changes(second, 1, deleted=False)
+    assert given.rows is not None
+    letter = given.rows.set_column(at, "_offset", pa.array([offset], pa.int64()))
+    fresh = found.fresh(Changes(letter, ("k",), gone.order._replace(replayed=True)))
+    assert fresh.rows is not None
+    assert fresh.rows.column("k").to_pylist() == rows

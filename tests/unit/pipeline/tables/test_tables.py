@@ -12,13 +12,13 @@ import pytest
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import schemas, values
-from kraft_pipeline.tables.errors import Bad
+from kraft_pipeline.tables.errors import Bad, ConflictError
 from kraft_pipeline.tables.formats import jsonvalues
 from kraft_pipeline.tables.formats.jsonvalues import parse
 from kraft_pipeline.tables.specs import partitions, table_spec
 from kraft_pipeline.tables.specs.fieldtypes import type_of
 from kraft_pipeline.tables.stores import parquet
-from kraft_pipeline.tables.stores.committer import Added, ConflictError
+from kraft_pipeline.tables.stores.committer import Added
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.parquet import ParquetTable
 from kraft_pipeline.tables.stores.storage import Folder
@@ -78,11 +78,15 @@ def test_unknown_stores_are_refused(kind: str, path: str) -> None:
         open_table(given)
 
 
-def test_paths_that_deltalake_misreads_are_refused(tmp_path: Path) -> None:
+def test_paths_that_deltalake_misreads_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It wrote the first version of the log to the folder, and read it from `aAb`."""
     given = table_spec.parse(document(table={"path": f"{tmp_path}/a%41b/t", "format": "delta"}))
     with pytest.raises(table_spec.SpecError, match=r"a%41b/t: deltalake takes %41 for an escape; give another path"):
         open_table(given)
+    (tmp_path / "a%41b").mkdir()
+    monkeypatch.chdir(tmp_path / "a%41b")
+    with pytest.raises(table_spec.SpecError, match=r"a%41b/t: deltalake takes %41 for an escape; give another path"):
+        open_table(table_spec.parse(document(table={"path": "t", "format": "delta"})))
     for path, kind in (("100%/t", "delta"), ("a%41b/t", "iceberg"), ("a%41b/t", "parquet")):
         given = table_spec.parse(document(table={"path": f"{tmp_path}/{path}", "format": kind}))
         assert open_table(given).schema() is None

@@ -3,7 +3,8 @@
 Within a partition the later offset is newer, across partitions the later time. If the specification names an `orderBy`
 column and both rows have a value there, the greater value is newer, also within a partition. Ties are broken by topic
 and partition, so the order of batches has no effect. A later time also outweighs a lower offset: offsets restart when a
-topic is created again, and fall when an unclean election truncates a log.
+topic is created again, and fall when an unclean election truncates a log. In a replay it does not, because a producer's
+clock may have gone back since the dead letter.
 
 Tables store all of this in columns of their rows. Merges on executors use it; it does no input or output.
 """
@@ -29,11 +30,14 @@ class Order(NamedTuple):
     offset: str
     time: str
     by: str = ""
+    replayed: bool = False
+    """Whether a change may be older than the row in its partition, as in a replay: only the offsets decide there."""
 
     @property
     def columns(self) -> list[str]:
         """The names of all order columns; `by` is left out if it is ""."""
-        return [name for name in self if name]
+        names = (self.topic, self.partition, self.offset, self.time, self.by)
+        return [name for name in names if name]
 
     @property
     def plain(self) -> Order:
@@ -58,6 +62,8 @@ def newer(one: pa.Table, other: pa.Table, order: Order) -> NDArray[np.bool_]:
 
     topic, partition = both(order.topic, pc.equal), both(order.partition, pc.equal)
     same, later = pc.and_(topic, partition), both(order.time, pc.greater)
+    if order.replayed:
+        later = pc.and_(later, pc.invert(same))
     place = either(both(order.topic, pc.greater), pc.and_(topic, both(order.partition, pc.greater)))
     found = either(
         pc.and_(same, both(order.offset, pc.greater)),

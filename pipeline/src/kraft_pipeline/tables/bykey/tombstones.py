@@ -67,7 +67,11 @@ class Tombstones:
         self._storage, self._kept_s = storage, kept_s
 
     def fresh(self, changes: Changes) -> Changes:
-        """The changes without rows that are older than a tombstone of their key."""
+        """The changes without rows that are not newer than a tombstone of their key.
+
+        As in a merge, the row has to be newer: with a lower offset and a later time, or the other way around, each of
+        the two would count as newer than the other.
+        """
         order, rows = changes.order, changes.rows
         assert rows is not None, "tasks gather rows in memory"
         if order is None or not rows.num_rows or not self._kept_s:
@@ -81,11 +85,11 @@ class Tombstones:
         kept = np.ones(rows.num_rows, np.bool_)
         wanted = rows.select(_columns(changes)).schema
         for file in self._files():
-            if file.latest_ms >= _ms(first) or _reaches(file.most, least):
+            if order.replayed or file.latest_ms >= _ms(first) or _reaches(file.most, least):
                 gone = aligned(pa.ipc.open_file(self._storage.read(file.path)).read_all(), wanted)
                 dead, at = matches(gone, rows, list(changes.keys))
-                late = newer(gone.take(pa.array(dead)), rows.take(pa.array(at)), order)
-                kept[at[late]] = False
+                wins = newer(rows.take(pa.array(at)), gone.take(pa.array(dead)), order)
+                kept[at[~wins]] = False
         kept |= np.asarray(there)  # a tombstone does not undo another tombstone
         return Changes(rows.filter(pa.array(kept)), changes.keys, order)
 

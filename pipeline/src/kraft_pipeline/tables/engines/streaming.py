@@ -35,8 +35,7 @@ from pyspark.sql.types import StructType
 from kraft_pipeline.sources.positions import Offsets
 from kraft_pipeline.tables.engines.feeds import POLL_S, Asking, Feed, Writer, pieces
 from kraft_pipeline.tables.engines.plans import Plan, Sizes, plan_of
-from kraft_pipeline.tables.errors import Failure, TaskError, failure_of
-from kraft_pipeline.tables.specs.table_spec import SpecError
+from kraft_pipeline.tables.errors import Failure, TaskError, error_of, failure_of
 from kraft_pipeline.tables.stores.opening import options_of
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.fetch import Range
@@ -256,8 +255,7 @@ class _Query:
     def _write(self, rows: Any, number: int) -> None:
         end = json.loads((self._folder / "checkpoint" / "offsets" / f"{number}").read_text().splitlines()[2])
         if _FAILURE in end:
-            failure = Failure(**end[_FAILURE])
-            raise SpecError(failure.message) if failure.kind == "specification" else TaskError(failure)
+            raise error_of(Failure(**end[_FAILURE]))
         if _PIECES not in end:
             return
         with self._engine.reading(rows):

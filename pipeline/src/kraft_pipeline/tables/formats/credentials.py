@@ -13,11 +13,12 @@ from http.client import HTTPException
 from typing import Final
 from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats.valuespec import Access, OAuth
 from kraft_pipeline.tables.specs.table_spec import SpecError
+from kraft_protocol.client.redirects import opened
 
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 1 << 20
@@ -92,9 +93,8 @@ def _token(given: OAuth, context: ssl.SSLContext | None) -> tuple[str, float]:
     }
     request = Request(given.token_url, urlencode(form).encode(), headers)  # noqa: S310 - http or https, by the spec
     what = f"tokens of {given.token_url}"
-    secure = context if given.token_url.startswith("https://") else None
     try:
-        with urlopen(request, timeout=REQUEST_S, context=secure) as answer:  # noqa: S310 - the same
+        with opened(request, timeout_s=REQUEST_S, context=context) as answer:
             found = json.loads(answer.read(ANSWER_BYTES_MAX))
     except HTTPError as e:
         with e:

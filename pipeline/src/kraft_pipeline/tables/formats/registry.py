@@ -10,12 +10,13 @@ from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
 from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats.credentials import Credentials, tls_of
 from kraft_pipeline.tables.formats.valuespec import Access, ValueSpec
 from kraft_protocol.client.cluster import Patience
+from kraft_protocol.client.redirects import opened, origin
 
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -153,9 +154,8 @@ class Registry:
     def _answer(self, url: str, what: str) -> dict[str, Any]:
         try:
             headers = {"Accept": ACCEPT, **self._credentials.headers()}
-            secure = self._context if url.startswith("https://") else None
-            # The scheme is http or https: the spec checks it.
-            with urlopen(Request(url, headers=headers), timeout=REQUEST_S, context=secure) as answer:  # noqa: S310
+            request = Request(url, headers=headers)  # noqa: S310 - http or https, by the spec
+            with opened(request, timeout_s=REQUEST_S, context=self._context) as answer:
                 found = json.loads(answer.read(ANSWER_BYTES_MAX))
         except HTTPError as e:
             with e:
@@ -166,7 +166,8 @@ class Registry:
                 if e.code == 401 and self._credentials.renew():
                     raise ConnectionError("401: the token has ended") from None
                 if 400 <= e.code < 500 and e.code not in {408, 429}:
-                    raise RefusedError(f"schema registry: {what}: {e.code} {e.reason}") from None
+                    there = f" at {e.url}, where it was redirected" if origin(e.url) != origin(url) else ""
+                    raise RefusedError(f"schema registry: {what}: {e.code} {e.reason}{there}") from None
                 raise ConnectionError(f"{e.code} {e.reason}") from None
         except URLError as e:
             if isinstance(e.reason, ssl.SSLCertVerificationError):

@@ -12,7 +12,7 @@ import json
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
@@ -48,6 +48,19 @@ def due(metadata: TableMetadata) -> list[Snapshot]:
     return [snapshot for snapshot in oldest if snapshot.snapshot_id not in kept]
 
 
+def replaced_ms(snapshots: Sequence[Snapshot]) -> dict[int, int]:
+    """When the last child replaced each snapshot, in Unix milliseconds by its id; its own time without a child.
+
+    Scans that began before may still read the files that the child has replaced.
+    """
+    found = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in snapshots}
+    for snapshot in snapshots:
+        parent = snapshot.parent_snapshot_id
+        if parent in found:
+            found[parent] = max(found[parent], snapshot.timestamp_ms)
+    return found
+
+
 def referred(io: FileIO, uri: str, snapshots: Sequence[Snapshot]) -> Referred:
     """The files that snapshots reference. Skips manifests that no longer exist."""
     found = Referred(set(), set())
@@ -74,33 +87,57 @@ def _path(uri: str, location: str) -> str:
     return location.removeprefix(f"{uri}/")
 
 
+class Record(NamedTuple):
+    """Snapshots that left the metadata together."""
+
+    replaced_ms: int
+    """When the last of them was replaced, in Unix milliseconds."""
+    snapshots: list[Snapshot]
+
+    @classmethod
+    def of(cls, document: Any) -> Record:
+        """Parse a record; those of earlier releases are lists of snapshots."""
+        texts = document if isinstance(document, list) else document["snapshots"]
+        found = [Snapshot.model_validate(one) for one in texts]
+        newest = max(snapshot.timestamp_ms for snapshot in found)
+        return cls(newest if isinstance(document, list) else document["replaced"], found)
+
+
 class Expired:
     """Records of expired snapshots of one table, from all its writers. Methods raise OSError."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def record(self, snapshots: Sequence[Snapshot]) -> None:
-        """Record snapshots. Call this before the commit that expires them."""
-        document = json.dumps([snapshot.model_dump(mode="json", by_alias=True) for snapshot in snapshots])
-        self._storage.create(f"{FOLDER}/{uuid.uuid4().hex}.json", document.encode())
+    def record(self, snapshots: Sequence[Snapshot], present: Sequence[Snapshot]) -> None:
+        """Record snapshots. Call this before the commit that expires them, with the snapshots `present` until then.
+
+        The commit removes them from their children as parents, so the record keeps the time of their replacement.
+        """
+        replaced = replaced_ms(present)
+        document = {
+            "replaced": max(replaced[snapshot.snapshot_id] for snapshot in snapshots),
+            "snapshots": [snapshot.model_dump(mode="json", by_alias=True) for snapshot in snapshots],
+        }
+        self._storage.create(f"{FOLDER}/{uuid.uuid4().hex}.json", json.dumps(document).encode())
 
     def snapshots(self) -> list[Snapshot]:
         """All recorded snapshots."""
-        return [snapshot for found in self._records().values() for snapshot in found]
+        return [snapshot for found in self._records().values() for snapshot in found.snapshots]
 
     def remove(self, io: FileIO, present: Sequence[Snapshot], older_s: float) -> int:
-        """Remove the files and records of snapshots older than `older_s` seconds. Returns the number of data files.
+        """Remove files and records of snapshots replaced `older_s` seconds ago. Returns the number of data files.
 
         `present`: the snapshots in the metadata; their files stay.
         """
         limit, there = (time.time() - older_s) * 1000, {snapshot.snapshot_id for snapshot in present}
         records = self._records()
-        old = {path for path, found in records.items() if all(s.timestamp_ms < limit for s in found)}
+        old = {path for path, found in records.items() if found.replaced_ms < limit}
         if not old:
             return 0
-        gone = referred(io, self._storage.uri, [s for path in old for s in records[path] if s.snapshot_id not in there])
-        rest = [s for path, found in records.items() if path not in old for s in found]
+        expired = [s for path in old for s in records[path].snapshots if s.snapshot_id not in there]
+        gone = referred(io, self._storage.uri, expired)
+        rest = [s for path, found in records.items() if path not in old for s in found.snapshots]
         kept = referred(io, self._storage.uri, [*present, *rest])
         data = gone.data - kept.data
         # Remove manifests last: after an interruption the next vacuum finds the data files through them.
@@ -109,15 +146,16 @@ class Expired:
         begun = time.time() - LEFT_S
         for file in list(self._storage.list(FOLDER)):
             # If snapshots of a record are still in the metadata, their commit may be in progress.
-            over = file.modified < begun or not any(s.snapshot_id in there for s in records.get(file.path, ()))
-            if file.path in old and over:
+            if file.path not in old:
+                continue
+            if file.modified < begun or not any(s.snapshot_id in there for s in records[file.path].snapshots):
                 self._storage.delete(file.path)
         return len(data)
 
-    def _records(self) -> dict[str, list[Snapshot]]:
+    def _records(self) -> dict[str, Record]:
         names = [file.path for file in self._storage.list(FOLDER)]
         return {
-            name: [Snapshot.model_validate(one) for one in json.loads(self._storage.read(name))]
+            name: Record.of(json.loads(self._storage.read(name)))
             for name in names
             if not name.rpartition("/")[2].startswith(".")
         }

@@ -136,7 +136,7 @@ def text_of(field: PartitionField, schema: Schema, value: Any) -> str | None:
             months = value * 12 if name == "year" else value if name == "month" else 0
             hours = value * 24 if name == "date" else value if name == "hour" else 0
             at = datetime(EPOCH.year + months // 12, months % 12 + 1, 1, tzinfo=UTC) + timedelta(hours=hours)
-            return at.strftime(FORMATS[name])
+            return at.strftime(FORMATS[name].replace("%Y", f"{at.year:04}"))  # C libraries write year 1 as 1
     if isinstance(field.transform, BucketTransform):
         return str(value)
     kind = _arrow(schema, field)

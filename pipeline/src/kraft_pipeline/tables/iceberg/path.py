@@ -93,6 +93,12 @@ class PathCatalog(NoopCatalog):
         text = self._versions.write(metadata).encode()
         if not self._storage.create(_name(version), text):
             raise CommitFailedException(f"version {version} of {self._location} is another writer's")
+        if version > 1 and not self._storage.exists(_name(version - 1)):
+            # This process was stopped meanwhile: many versions later, the number was free again. Old versions are
+            # removed in their order, so the number was not free while the version before it exists.
+            self._storage.delete(_name(version))
+            self._known = None
+            raise CommitFailedException(f"version {version} of {self._location} was another writer's")
         self._storage.write(HINT, str(version).encode())
         self._known, self._head = (version, shared(metadata)), text[:HEAD_BYTES]
 

@@ -41,14 +41,15 @@ from pyiceberg.typedef import Record
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.bykey.merging import Merge
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.iceberg.catalogs import open_catalog, reachable
 from kraft_pipeline.tables.iceberg.commits import TAG_CHARACTERS, Overwrite, evolve, partition, shared, tag
-from kraft_pipeline.tables.iceberg.expiry import Expired, due, referred
+from kraft_pipeline.tables.iceberg.expiry import Expired, due, referred, replaced_ms
 from kraft_pipeline.tables.iceberg.fields import bounds_of, levels_of, metrics, number, shown, small, spec_of, text_of
 from kraft_pipeline.tables.iceberg.path import FOLDER, PathCatalog
 from kraft_pipeline.tables.specs.partitions import By
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import Added, Changes, ConflictError, Each, State
+from kraft_pipeline.tables.stores.committer import Added, Changes, Each, State
 from kraft_pipeline.tables.stores.intents import COMMIT, COMPACT, Work
 from kraft_pipeline.tables.stores.storage import Storage
 
@@ -258,7 +259,7 @@ class IcebergTable:
         return {path: there[path] for path in paths}
 
     def vacuum(self, older_s: float) -> int:
-        """Expire snapshots older than `older_s` seconds that no branch or tag names, and remove their files.
+        """Expire snapshots replaced `older_s` seconds ago that no branch or tag names, and remove their files.
 
         Returns the number of data files removed.
         """
@@ -267,13 +268,14 @@ class IcebergTable:
             return 0
         metadata = self._table.metadata
         limit, kept = (time.time() - older_s) * 1000, {ref.snapshot_id for ref in metadata.refs.values()}
-        old = [s for s in metadata.snapshots if s.timestamp_ms < limit and s.snapshot_id not in kept]
+        replaced = replaced_ms(metadata.snapshots)
+        old = [s for s in metadata.snapshots if replaced[s.snapshot_id] < limit and s.snapshot_id not in kept]
         if old:
-            self._expired.record(old)
+            self._expired.record(old, metadata.snapshots)
             self._transact(lambda tx: _expire(tx, old))
         removed = self._expired.remove(self._table.io, self._table.metadata.snapshots, older_s)
         named, limit = {_summary(s).get(POSITION_AT) for s in self._table.metadata.snapshots}, time.time() - LEFT_S
-        for file in list(self._storage.list(f"{POSITIONS}/{self._app}")):
+        for file in list(self._storage.list(POSITIONS)):  # of backfills and replays, too: they have no maintenance
             if file.path not in named and file.modified < limit:
                 self._storage.delete(file.path)
         return removed
@@ -407,7 +409,7 @@ class IcebergTable:
             self._remember(tx, producer.snapshot_id, state.batch, state.position)
         expired = due(tx.table_metadata)
         if expired:
-            self._expired.record(expired)
+            self._expired.record(expired, tx.table_metadata.snapshots)
             _expire(tx, expired)
 
     def _remember(self, tx: Transaction, snapshot: int, batch: int, position: Position) -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.bykey.ordering import Order
+from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.specs.partitions import By
 from kraft_pipeline.tables.stores.storage import Storage
 
@@ -21,14 +22,6 @@ TRIES: Final = 20
 """Attempts of one commit while other writers commit to the same table first."""
 DELETED: Final = "_kraft_deleted"
 """Column of changes by key: whether the row is deleted. Tables do not have this column."""
-
-
-class ConflictError(Exception):
-    """Another writer committed first; the message names the table and the batch."""
-
-
-class FencedError(ConflictError):
-    """Another writer has taken over the table, so no commit of this writer can succeed. Do not retry."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,12 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.bykey.merging import Left, Merge, accepted
+from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.specs.partitions import By, with_columns
+from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, ConflictError, Each, State
+from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, Each, State
 from kraft_pipeline.tables.stores.deltastats import statistics
 from kraft_pipeline.tables.stores.intents import Work
 from kraft_pipeline.tables.stores.storage import open_storage, store_options
@@ -71,6 +73,7 @@ class DeltaTableOf:
     """A `Committer` over one Delta table."""
 
     def __init__(self, uri: str, app_id: str, storage: Mapping[str, str]) -> None:
+        """Raises SpecError for a path that delta-rs would misread."""
         self._uri, self._app, self._storage = uri, app_id, store_options(storage)
         self._state: State | None = None
         self._info: Mapping[str, str] = {}
@@ -80,6 +83,10 @@ class DeltaTableOf:
         """The newest commit that was read; None if the log lacks it, because it is older than the log's retention."""
         self._loaded = -math.inf
         self._files = open_storage(uri, self._storage)
+        escape = re.search("%[0-9A-Fa-f]{2}", self._files.uri)  # also above a relative path
+        if escape:  # it writes the log to one folder and reads it from another
+            where = self._files.uri
+            raise SpecError(f"spec.table.path: {where}: deltalake takes {escape[0]} for an escape; give another path")
         self._epoch = 0
         self._table: DeltaTable | None = None
         self._load()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,21 @@ class Work:
             if forget or (paths and known.issuperset(paths)):
                 self.storage.delete(record)
         return count
+
+    def revoke(self, drop: Callable[[Collection[str]], Collection[str]], older_s: float) -> None:
+        """End work that may still run: remove the recorded files that `drop` returns, and their records.
+
+        Does nothing if the newest record is younger than `older_s` seconds. Raises OSError.
+        """
+        found = list(self.storage.list(self.folder))
+        if not found or max(file.modified for file in found) > time.time() - older_s:
+            return
+        records = {file.path: self._paths(file.path) for file in found}
+        for path in drop({path for paths in records.values() for path in paths}):
+            self.storage.delete(path)
+        for record, paths in records.items():
+            if paths:
+                self.storage.delete(record)
 
     def _paths(self, record: str) -> list[str]:
         """The paths of a record; empty if the record is incomplete, because its files are written only after it."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from kraft_pipeline.sources.options import Options, parse
 from kraft_pipeline.sources.security import FILE
-from kraft_pipeline.tables.specs.table_spec import DEAD_LETTERS, SpecError, TableSpec
+from kraft_pipeline.tables.specs.table_spec import DEAD_LETTERS, TableSpec
 from kraft_pipeline.tables.stores.committer import Committer
 from kraft_pipeline.tables.stores.parquet import LOG, ParquetTable
 from kraft_pipeline.tables.stores.storage import open_storage
@@ -46,9 +45,6 @@ def _open(spec: TableSpec, app_id: str, *, dead_letters: bool) -> Committer:
         if dead_letters and catalog:
             catalog["name"] = catalog.get("name", "") + DEAD_LETTERS
         return IcebergTable(storage, app_id, catalog, spec.storage)
-    escape = re.search("%[0-9A-Fa-f]{2}", path)
-    if escape:  # it writes the log to one folder and reads it from another
-        raise SpecError(f"spec.table.path: {path}: deltalake takes {escape[0]} for an escape; give another path")
     from kraft_pipeline.tables.stores.delta import DeltaTableOf  # noqa: PLC0415 - an extra that the others do without
 
     return DeltaTableOf(path, app_id, spec.storage)

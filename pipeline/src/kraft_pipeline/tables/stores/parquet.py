@@ -20,7 +20,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -28,9 +28,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.specs.partitions import By, with_columns
-from kraft_pipeline.tables.stores.committer import Added, ConflictError, FencedError, State
+from kraft_pipeline.tables.stores.committer import Added, State
 from kraft_pipeline.tables.stores.storage import Storage
 
 LOG: Final = "_kraft"
@@ -62,6 +63,8 @@ class ParquetTable:
         self._partition_by: tuple[str, ...] = ()
         self._files: dict[str, Added] = {}
         self._removed: dict[str, float] = {}
+        self._dropped: dict[str, set[str]] = {}
+        """By application id: files that no process may commit in the current epoch, because they have been removed."""
         self._refresh()
 
     def schema(self) -> pa.Schema | None:
@@ -137,8 +140,26 @@ class ParquetTable:
         """
         self.state().check(self._storage.uri, self._epoch)
         self._hold(old)
+        for file in new:
+            if file.path in self._dropped.get(self._app, ()):
+                raise ConflictError(f"{file.path} has been removed, because its compaction seemed dead: run it again")
         self._append({"removed": list(old), "added": [_described(file) for file in new]})
         self._remove_replaced()
+
+    def drop(self, paths: Collection[str]) -> set[str]:
+        """Refuse uncommitted merged files of this application from now on. Returns those that may be removed.
+
+        The transaction fences a compaction that is slow, not dead: it commits before it, or not at all.
+        """
+        while True:
+            self._refresh()
+            left = set(paths) - self._files.keys() - self._removed.keys()
+            if left <= self._dropped.get(self._app, set()):
+                return left
+            try:
+                self._append({"dropped": {self._app: sorted(left)}})
+            except ConflictError:
+                continue  # the other commit may have one of the files
 
     def _hold(self, paths: Sequence[str]) -> None:
         gone = [path for path in paths if path not in self._files]
@@ -216,12 +237,16 @@ class ParquetTable:
             self._states[what["app"]] = State(what["batch"], Position.from_json(what["position"]), before.epoch)
         elif "writer" in what:
             self._states[what["app"]] = replace(before, epoch=what["writer"])
+            self._dropped.pop(what["app"], None)
+        for app, paths in what.get("dropped", {}).items():
+            self._dropped.setdefault(app, set()).update(paths)
         for app, (batch, position, *epoch) in what.get("states", {}).items():
             self._states[app] = State(batch, position and Position.from_json(position), *epoch)
 
     def _whole(self) -> dict[str, Any]:
         found: dict[str, Any] = {"app": self._app, "added": [_described(file) for file in self._files.values()]}
         found["replaced"] = dict(self._removed)
+        found["dropped"] = {app: sorted(paths) for app, paths in self._dropped.items()}
         if self._schema is not None:
             found |= {"schema": _schema_text(self._schema), "partitionBy": list(self._partition_by)}
         found["states"] = {
@@ -266,6 +291,7 @@ class ParquetTable:
             whole, last = json.loads(self._storage.read(points[-1])), self._read_digest(number)
             self._files.clear()
             self._removed.clear()
+            self._dropped.clear()
             self._states.clear()
             self._next, self._schema = number, None
             self._apply(whole)
