@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.log.compaction.key_map import KEY_BYTES
@@ -29,6 +31,28 @@ def test_retention_reaches_unopened_logs() -> None:
         found = manager.get("t", partition)
         assert found is not None
         assert (found.start_offset, found.end_offset) == (20, 20)
+
+
+def test_expired_segments_are_dropped_a_few_at_a_time() -> None:
+    """Sixteen went at once, without a pause: requests waited for their renames."""
+    node = Node()
+    config = make_config({"internal.segment.bytes": "80", "retention.ms": "3600000"})
+    log = node.start(lambda _: config).create("t", 0, ID)
+    for _ in range(200):
+        log.append_as_leader(batch(b"x"), 0, NOW)
+    log.high_watermark = 200
+    moments: Counter[float] = Counter()
+    do = node.disk.about_to
+
+    def about_to(what: str, path: str) -> None:
+        moments[node.world.now_ms] += what == "rename" and ".log" in path
+        do(what, path)
+
+    node.disk.about_to = about_to  # type: ignore[method-assign]
+    node.rest(4_500_000)
+    assert (log.start_offset, len(log.segments)) == (200, 1)
+    assert sum(moments.values()) == 200
+    assert max(moments.values()) <= 2
 
 
 def test_producers_of_old_records_expire_a_period_after_the_log_opens() -> None:

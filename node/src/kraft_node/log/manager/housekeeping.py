@@ -20,7 +20,6 @@ from kraft_node.log.config import LONG_MAX
 from kraft_node.log.log import Log
 from kraft_node.log.manager.closing import keep_producers
 from kraft_node.log.manager.directory import Directory, directory_of
-from kraft_node.log.trimming import DROP_STEP
 from kraft_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -32,6 +31,10 @@ WALK_PAUSE_MS: Final = 10
 """Pause between the steps of a walk over all logs, because requests have priority."""
 LANE_PAUSE_MS: Final = 100
 """How often retention looks whether a lane has opened a log of very many files."""
+EXPIRED_STEP: Final = 2
+EXPIRED_PAUSE_MS: Final = 1
+"""Expired segments that are dropped at once, and the pause until the next ones. Each is some four renames, which wait
+for whoever else uses the folder: for the lane that removes files, for a program that lists it."""
 WALK_STEP: Final = 8
 """Logs per step: a few milliseconds if each must be listed."""
 PRODUCER_STEP: Final = 512
@@ -189,7 +192,7 @@ class Housekeeping:
                 return
             try:
                 if self._retain(*found, now):
-                    again, pause_ms = found, 0 if self._awaited is None else LANE_PAUSE_MS
+                    again, pause_ms = found, EXPIRED_PAUSE_MS if self._awaited is None else LANE_PAUSE_MS
                     break
             except KafkaError:
                 continue  # the directory has failed, which was reported
@@ -227,8 +230,8 @@ class Housekeeping:
         else:
             log = self._visited = self._manager.open(entry, topic, partition)
         before = len(log.segments)
-        is_shorter = log.retain(now, DROP_STEP) > 0
-        if before - len(log.segments) >= DROP_STEP - 1:
+        is_shorter = log.retain(now, EXPIRED_STEP) > 0
+        if before - len(log.segments) >= EXPIRED_STEP - 1:
             return True
         if log is self._visited:
             self._visited = None

@@ -318,9 +318,11 @@ def set_aside(owner: ListOwner, base: int) -> list[str]:
     aside = []
     for suffix in names.SEGMENT_SUFFIXES:
         path = prefix + suffix
-        if disk.exists(path):
+        try:
             disk.rename(path, path + names.DELETED)
-            aside.append(path + names.DELETED)
+        except FileNotFoundError:
+            continue  # not every segment has every file
+        aside.append(path + names.DELETED)
     if base in owner.txn_bases:
         owner.txn_bases = tuple(at for at in owner.txn_bases if at != base)
     return aside
