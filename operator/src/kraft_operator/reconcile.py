@@ -54,8 +54,8 @@ from kraft_operator.plan.topics import DeclaredTopics, TopicState, replicas_of
 from kraft_operator.protocol import new_client
 from kraft_operator.report.status import document, status, version_of
 from kraft_operator.reporting import Reporter, now_text, objects_without_cluster
+from kraft_operator.security.cluster_security import ClusterSecurity
 from kraft_operator.security.keeper import Kept
-from kraft_operator.security.secrets import ClusterSecurity
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.config_check import cluster_config_problems
 from kraft_operator.specs.fronts import listener_problems

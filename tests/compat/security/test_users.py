@@ -16,7 +16,7 @@ from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import Credential, DesiredUser, UserState
 from kraft_operator.protocol import new_client
-from kraft_operator.specs.client_config import Access, java, librdkafka, python
+from kraft_operator.specs.client_config import ClientAccess, java, librdkafka, python
 from kraft_protocol.client.aio import Address
 from tests.compat.security.secured import STANDARD_AUTHORIZER, Secured, lone
 from tests.compat.tools import SERVER as TOOLS
@@ -99,8 +99,8 @@ class Users:
                 await asyncio.sleep(0.2)
         raise AssertionError(self.states)
 
-    def access(self, name: str) -> Access:
-        return Access(self.bootstrap, name, MECHANISM, self.made[name][1])
+    def access(self, name: str) -> ClientAccess:
+        return ClientAccess(self.bootstrap, name, MECHANISM, self.made[name][1])
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def topic_rights(topic: str, *operations: str, **more: Any) -> dict[str, Any]:
     return {"resource": {"type": "Topic", "name": topic}, "operations": list(operations), **more}
 
 
-def configured(access: Access) -> dict[str, Any]:
+def configured(access: ClientAccess) -> dict[str, Any]:
     """The file for librdkafka as a dictionary.
 
     Debian's kcat is left out: SCRAM of librdkafka before 2.6.1 repeats the nonce, and brokers since Kafka 3.7.2 refuse.
@@ -123,7 +123,7 @@ def configured(access: Access) -> dict[str, Any]:
     return dict(line.split("=", 1) for line in librdkafka(access, "").splitlines())
 
 
-def produced(access: Access, topic: str) -> str:
+def produced(access: ClientAccess, topic: str) -> str:
     """Produce a record. Returns the name of the error, empty if it was taken."""
     from confluent_kafka import Producer
 
@@ -148,7 +148,7 @@ def make_topic(server: Secured, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
 
 
-def wait_until_produced(access: Access, topic: str, expected: str = "") -> None:
+def wait_until_produced(access: ClientAccess, topic: str, expected: str = "") -> None:
     """Produce until it ends as expected: brokers apply changes of the metadata a moment later."""
     for _ in range(40):
         found = produced(access, topic)
@@ -298,7 +298,7 @@ def test_the_former_password_ends_with_a_rotation(server: Secured, users: Users)
 
 
 def test_secrets_do_not_show_in_texts_of_an_access(users: Users) -> None:
-    access = Access("b", "u", MECHANISM, "planted-secret", key="planted-key")
+    access = ClientAccess("b", "u", MECHANISM, "planted-secret", key="planted-key")
     assert "planted" not in repr(access)
     assert json.loads(json.dumps(python(access)))["sasl.password"] == "planted-secret"
 

@@ -8,11 +8,11 @@ from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch, leader_change_batch
 from kraft_node.metadata.records import encode_record
 from kraft_node.raft.membership.quorum import ReplicaKey
-from kraft_pipeline.archive.changes import Decoder
+from kraft_pipeline.archive.changes import ChangeDecoder
 from kraft_pipeline.archive.health import Health, Reader
 from kraft_pipeline.archive.report import html, plots
 from kraft_pipeline.archive.skew import skew
-from kraft_pipeline.archive.state import Replay, State
+from kraft_pipeline.archive.state import ClusterState, Replay
 from kraft_protocol.wire import stored
 
 NOW = 1_760_000_000_000
@@ -40,7 +40,7 @@ def change(topic: bytes, number: int, **fields: Any) -> Any:
     return stored.PartitionChangeRecord(partition_id=number, topic_id=topic, **fields)
 
 
-def told(*seconds: list[Any]) -> tuple[Health, State]:
+def told(*seconds: list[Any]) -> tuple[Health, ClusterState]:
     """The report of records, a batch for each second; a controller is elected before and after them."""
     replay, reader = Replay(), Reader()
     keys = [ReplicaKey(7, b"")]
@@ -50,7 +50,7 @@ def told(*seconds: list[Any]) -> tuple[Health, State]:
         data += data_batch(values, offset, 1, NOW + 1000 * second)
         offset += len(values)
     data += leader_change_batch(offset, 2, 8, keys, keys, NOW + 1000 * len(seconds))
-    for batch in Decoder().decode(data):
+    for batch in ChangeDecoder().decode(data):
         replay.add(batch)
         reader.add(batch)
     return reader.report(), replay.state()

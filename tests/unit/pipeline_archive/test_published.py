@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from kraft_pipeline.archive import published
 from kraft_pipeline.archive.run import archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec
-from kraft_pipeline.archive.tables import Changes
+from kraft_pipeline.archive.tables import ChangeWriter
 from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline_archive.test_command import SECOND, batch, broker, log_folder
@@ -146,7 +146,7 @@ def test_a_replaced_run_publishes_nothing(tmp_path: Path) -> None:
     archive(spec)
     told = json.loads((tmp_path / "table" / "state.json").read_text())
     assert told["offset"] == 7
-    old, new = Changes(spec), Changes(spec)
+    old, new = ChangeWriter(spec), ChangeWriter(spec)
     old.take_over()
     new.take_over()
     tables = {"topics": pq.read_table(tmp_path / "table" / "topics")}

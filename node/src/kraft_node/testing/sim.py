@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.pool import AsyncResult
 from typing import Any, Final
 
-from kraft_node.testing.checker import Finding
+from kraft_node.testing.checker import Violation
 from kraft_node.testing.scenario import KINDS, SeedResult, run
 
 DEFAULT_SEEDS: Final = 200
@@ -242,7 +242,7 @@ def _reporter() -> Callable[[Score, float], None]:
     return advance
 
 
-__all__ = ["Finding", "Score", "main", "replay_line", "sweep"]
+__all__ = ["Score", "Violation", "main", "replay_line", "sweep"]
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ FORMATS: Final = ("java", "librdkafka", "kcat", "python")
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClientAccess:
     """All that a client needs. Secrets do not show in `repr`."""
 
     bootstrap: str
@@ -62,7 +62,7 @@ def password_problem(data: bytes) -> str:
     return ""
 
 
-def java(access: Access) -> str:
+def java(access: ClientAccess) -> str:
     """`client.properties` for Java's clients and tools."""
     found = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
     if access.mechanism:
@@ -78,7 +78,7 @@ def java(access: Access) -> str:
     return text(found)
 
 
-def librdkafka(access: Access, folder: str) -> str:
+def librdkafka(access: ClientAccess, folder: str) -> str:
     """A file for librdkafka and kcat (`kcat -F`). `folder` has the files of the Secret."""
     found = _librdkafka(access)
     if access.trusted:
@@ -89,7 +89,7 @@ def librdkafka(access: Access, folder: str) -> str:
     return "".join(f"{key}={value}\n" for key, value in found.items())
 
 
-def python(access: Access) -> dict[str, Any]:
+def python(access: ClientAccess) -> dict[str, Any]:
     """The configuration of confluent-kafka."""
     found = _librdkafka(access)
     if access.trusted:
@@ -99,7 +99,7 @@ def python(access: Access) -> dict[str, Any]:
     return found
 
 
-def _librdkafka(access: Access) -> dict[str, str]:
+def _librdkafka(access: ClientAccess) -> dict[str, str]:
     found = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
     if access.mechanism:
         found |= {
@@ -110,7 +110,7 @@ def _librdkafka(access: Access) -> dict[str, str]:
     return found
 
 
-def shown(access: Access, form: str, folder: str) -> str:
+def shown(access: ClientAccess, form: str, folder: str) -> str:
     """One of `FORMATS` as text, for a terminal."""
     if form == "java":
         return java(access)
@@ -120,7 +120,7 @@ def shown(access: Access, form: str, folder: str) -> str:
     return librdkafka(access, folder)
 
 
-def secret_data(access: Access, folder: str) -> dict[str, str]:
+def secret_data(access: ClientAccess, folder: str) -> dict[str, str]:
     """The entries of a user's Secret, as texts. `folder` is where pods mount it."""
     found = {
         "username": access.user,

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kraft_pipeline.archive.changes import Decoder
+from kraft_pipeline.archive.changes import ChangeDecoder
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.codec.errors import CodecError
 from kraft_protocol.client.blocking import BlockingConnection
@@ -74,7 +74,7 @@ class Controllers:
         self._of_brokers = of_brokers
         self._connection: BlockingConnection | None = None
         self._epoch = 0  # a response has the true epoch
-        self._decoder = Decoder()
+        self._decoder = ChangeDecoder()
         self.cluster_id = ""
 
     def __enter__(self) -> Controllers:

@@ -17,7 +17,7 @@ from kraft_cli.kraftcluster import main
 from kraft_cli.screen import Lines, WhileRead
 from kraft_local.folder import Folder, Memory
 from kraft_local.processes import Lock
-from kraft_local.resource import parsed, values
+from kraft_local.resource_file import parsed, values
 from kraft_operator.plan.model.record import Node, Record
 from tests.unit.operator.sample import ROOT
 

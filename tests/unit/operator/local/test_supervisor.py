@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kraft_local.folder import Folder, Requests
-from kraft_local.resource import BadResourceError, with_requests
+from kraft_local.resource_file import BadResourceError, with_requests
 from kraft_local.supervisor import Supervisor
 from kraft_local.world import unclean
 from kraft_operator.plan.model import steps as do

@@ -13,7 +13,7 @@ from kraft_node.security.names import Operation, PatternType, Permission, Resour
 from kraft_node.server.monitoring.node_status import node_status
 from kraft_operator.observe import kafka
 from kraft_operator.observe.kafka import reported_metadata
-from kraft_operator.observe.status import NodeStatus, parsed
+from kraft_operator.observe.status import StatusReport, parsed
 from kraft_operator.observe.status import node_status as asked
 from kraft_operator.plan.gates import isr_without
 from kraft_operator.plan.model import steps as do
@@ -71,9 +71,9 @@ def _told(broker: Broker, *counts: int | None, monkeypatch: pytest.MonkeyPatch) 
     """`counts`: the number of topics that `/status` reports, before and after; None for a node without `/status`."""
     answers = iter(counts)
 
-    async def status(_: Address) -> NodeStatus | None:
+    async def status(_: Address) -> StatusReport | None:
         topics = next(answers)
-        return None if topics is None else NodeStatus((), "", topics)
+        return None if topics is None else StatusReport((), "", topics)
 
     monkeypatch.setattr(kafka, "node_status", status)
     return asyncio.run(reported_metadata(cast(Client, broker), BROKER, BROKER))
@@ -173,7 +173,7 @@ def test_a_real_broker_hides_a_topic_but_counts_it_in_its_status(monkeypatch: py
     cluster.create("secret", [1])
     cluster.rest(1_000)
 
-    async def status(_: Address) -> NodeStatus:
+    async def status(_: Address) -> StatusReport:
         return parsed(json.loads(node_status(cluster.node("b1"))))
 
     monkeypatch.setattr(kafka, "node_status", status)
@@ -210,7 +210,7 @@ def test_the_status_of_a_node_is_read_over_http() -> None:
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         where = Address("127.0.0.1", server.sockets[0].getsockname()[1])
-        assert await asked(where) == NodeStatus((1, 2), "r", 3)
+        assert await asked(where) == StatusReport((1, 2), "r", 3)
         assert await asked(where) is None
         for _ in range(2):
             with pytest.raises(UnreachableError, match="/status"):
