@@ -230,25 +230,7 @@ class Reconciler:
         annotations = resource["metadata"].get("annotations", {})
         replicas = replicas_of(declared.desired_topics)
         wanted = replace(wanted_of(cluster, annotations, datetime.now(UTC)), topic_replicas=replicas)
-
-        def think(observed: Observed) -> tuple[do.Plan, Situation | None]:
-            return plan(one.record, wanted, observed, ""), situation(one.record, wanted, observed)
-
-        one = Pass(
-            self._api,
-            memory.look,
-            memory.shared,
-            cluster,
-            resource,
-            before,
-            self._clock,
-            self._machines,
-            lambda: self._stopping,
-            think,
-            record,
-            kept,
-            lambda kube: brokers_to_query(one.record, wanted, kube),
-        )
+        one = self._pass_of(memory, cluster, resource, before, wanted, record, kept)
         observed = await one.observe()
         plan_, failure = await self._planned(one, memory, wanted, observed)
         understood = failure is None or (isinstance(failure, RefusedError | ApiError) and failure.lasting)
@@ -273,6 +255,36 @@ class Reconciler:
         current = conditions(s, plan_)
         self._metrics.passed(*key, plan_, current, took_s=self._clock() - began, now_s=time.time())
         return self._next(memory, plan_, s)
+
+    def _pass_of(
+        self,
+        memory: _Memory,
+        cluster: NamedCluster,
+        resource: dict[str, Any],
+        before: KRaftClusterStatus,
+        wanted: Wanted,
+        record: Record,
+        kept: RecordObject,
+    ) -> Pass:
+        def think(observed: Observed) -> tuple[do.Plan, Situation | None]:
+            return plan(one.record, wanted, observed, ""), situation(one.record, wanted, observed)
+
+        one = Pass(
+            self._api,
+            memory.look,
+            memory.shared,
+            cluster,
+            resource,
+            before,
+            self._clock,
+            self._machines,
+            lambda: self._stopping,
+            think,
+            record,
+            kept,
+            lambda kube: brokers_to_query(one.record, wanted, kube),
+        )
+        return one
 
     def _status(
         self,
