@@ -123,8 +123,8 @@ def test_the_archive_follows_the_controllers_and_keeps_history(
     state = state_at(archived(spec))
     wait_for("the topics", lambda: second in admin.list_topics(timeout=60).topics)
     wait_for("the partitions", lambda: len(described(admin, [first])) == 4)
-    told = {key: row for key, row in of_state(state.partitions).items() if key[0].startswith(short)}
-    assert told == described(admin, [first, second])
+    reported = {key: row for key, row in of_state(state.partitions).items() if key[0].startswith(short)}
+    assert reported == described(admin, [first, second])
     assert state.small.configs[2, first] == {"retention.ms": "60000"}
     assert state.small.configs[2, second] == {"segment.bytes": "2000000"}
     assert [(b["brokerId"], b["fenced"]) for b in state.small.brokers.values()] == [(1, False)]

@@ -128,17 +128,25 @@ def produced(access: ClientAccess, topic: str) -> str:
     from confluent_kafka import Producer
 
     errors: list[Any] = []
-    told: list[Any] = []
+    reported: list[Any] = []
     options = {"message.timeout.ms": 5000, "topic.metadata.refresh.interval.ms": 1000}
     producer = Producer({**configured(access), **options, "error_cb": errors.append})
-    producer.produce(topic, b"one", on_delivery=lambda error, _: told.append(error))
+    producer.produce(topic, b"one", on_delivery=lambda error, _: reported.append(error))
     for _ in range(100):
         producer.poll(0.1)
         wrong = [one.name() for one in errors if one.name() == "_AUTHENTICATION"]
-        if told or wrong:
+        if reported or wrong:
             break
     producer.purge()
-    return wrong[0] if wrong else told[0].name() if told and told[0] is not None else "" if told else "NOTHING"
+    return (
+        wrong[0]
+        if wrong
+        else reported[0].name()
+        if reported and reported[0] is not None
+        else ""
+        if reported
+        else "NOTHING"
+    )
 
 
 def make_topic(server: Secured, topic: str) -> None:

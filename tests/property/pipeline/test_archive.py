@@ -116,8 +116,10 @@ def test_columns_equal_those_of_the_slow_decoder(rare: int, seed: int) -> None:
     for row, value in zip(rows, values, strict=True):
         expected = expected_row(value)
         row["fields"] = None if row["fields"] is None else json.loads(row["fields"])
-        told = {name: cell for name, cell in row.items() if name not in ("offset", "epoch", "timestamp", "snapshot")}
-        assert told == dict.fromkeys(told) | expected
+        reported = {
+            name: cell for name, cell in row.items() if name not in ("offset", "epoch", "timestamp", "snapshot")
+        }
+        assert reported == dict.fromkeys(reported) | expected
 
 
 def _renumbered(message: Any, rng: Random) -> None:

@@ -111,8 +111,8 @@ def archive(
         if opened is not None:
             opened.close()
     sizes = (state.partitions.num_rows, len(state.small.topics), len(state.small.brokers))
-    gaps_told = [(first, known - 1) for (_, first), known in sorted(gaps.items())]
-    return Done(rows, end - 1, *sizes, count, round(time.monotonic() - began, 3), gaps_told, cut)
+    sorted_gaps = [(first, known - 1) for (_, first), known in sorted(gaps.items())]
+    return Done(rows, end - 1, *sizes, count, round(time.monotonic() - began, 3), sorted_gaps, cut)
 
 
 class Last(NamedTuple):
