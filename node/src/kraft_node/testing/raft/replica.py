@@ -117,6 +117,7 @@ class Replica:
 
     @property
     def key(self) -> ReplicaKey:
+        """The id with the id of the current disk."""
         return ReplicaKey(self.id, self.directory)
 
     @property
@@ -324,6 +325,7 @@ class Replica:
         self.step(events.QuorumStateWritten(state))
 
     def append(self, batch: do.LogAppend) -> None:
+        """Append a batch of any kind to the disk, and let the laws judge it."""
         self.check_disk()
         _APPEND[type(batch)](self, batch)
 
@@ -376,12 +378,14 @@ class Replica:
             self.sim.laws.appended(self, entry)
 
     def truncate(self, offset: int) -> None:
+        """Truncate the log to `offset`, after the laws have checked that no committed record is lost."""
         self.check_disk()
         self.sim.laws.truncated(self, offset)
         self.voters_moved = self.sim.is_dynamic or self.sim.is_upgradable
         self.disk.truncate(offset)
 
     def flush(self, offset: int) -> None:
+        """Make the entries that are pending now durable after an I/O time, then report `offset` to the core."""
         self.later(self.io_us(), self._flushed, offset, len(self.disk.pending), self.disk)
 
     def _flushed(self, offset: int, count: int, disk: ModelDisk) -> None:
@@ -395,15 +399,19 @@ class Replica:
     # Messages.
 
     def write_part(self, part: do.SnapshotPart) -> None:
+        """Store a part of a fetched snapshot."""
         self.snapshots.write_part(part)
 
     def finish_snapshot(self, snapshot: SnapshotId) -> None:
+        """Complete a fetched snapshot."""
         self.snapshots.finish(snapshot)
 
     def remove_snapshots(self, snapshots: tuple[SnapshotId, ...]) -> None:
+        """Remove snapshots from the disk."""
         self.disk.remove_snapshots(snapshots)
 
     def send(self, message: do.Message) -> None:
+        """Send a request or an answer, or read the log for an answer."""
         _SEND[type(message)](self, message)
 
     def _ask(self, effect: do.Send) -> None:
@@ -415,6 +423,7 @@ class Replica:
         self.answer(effect.token, effect.reply)
 
     def answer(self, token: Any, reply: Any) -> None:
+        """Answer a request, after the laws have judged the answer."""
         judge.words(self)
         judge.vote(self, token, reply)
         self.tokens.pop(token, None)
@@ -432,6 +441,7 @@ class Replica:
     # Notifications from the core.
 
     def committed(self, offset: int) -> None:
+        """Note the new high watermark. Checks promises, and begins a snapshot if the log has grown enough."""
         node = self.node
         assert node is not None
         self.sim.laws.advanced(self, offset, node.voters if self.sim.laws.leaders.get(node.epoch) == self.id else None)
@@ -441,6 +451,7 @@ class Replica:
             self.later(0, self.snapshots.begin, offset)
 
     def became_leader(self, epoch: int) -> None:
+        """Note that the leadership of the epoch is announced."""
         require(self.sim.laws.leaders.get(epoch) == self.id, "one leader per epoch", f"{self.id}")
         self.announced_epoch = epoch
 
@@ -450,6 +461,7 @@ class Replica:
             self.sim.laws.kept(self, *self.promised.popleft(), end)
 
     def lost_leadership(self, epoch: int) -> None:
+        """Note that the leadership has ended. Its promises no longer bind."""
         require(self.announced_epoch == epoch, "only an announced epoch is revoked", f"{self.id}")
         self.announced_epoch = -1
         self.promised.clear()
@@ -464,6 +476,7 @@ class Replica:
         """Ignored: the laws do not need it."""
 
     def set_timer(self, at_ms: int | None) -> None:
+        """Replace the timer: a tick follows at `at_ms` of local time, or none if None."""
         self.timer += 1
         if at_ms is not None:
             delay = (at_ms * 1000 - self.local_us()) * 1000 // self.rate + 1
