@@ -165,7 +165,7 @@ class SimDisk:
     # -- base.env.Disk
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimFile:
-        """Open a file, or make it if `create`. Raises FileNotFoundError, IsADirectoryError, OSError (EMFILE, ENOSPC, EIO)."""
+        """Open a file, or make it if `create`. Raises FileNotFoundError, IsADirectoryError, OSError."""
         path = _clean(path)
         self.reach(path)
         self._take_descriptor(path)
@@ -220,7 +220,7 @@ class SimDisk:
         return self.names(path)
 
     def mkdir(self, path: str, *, new: bool = False) -> None:
-        """Make a directory and its missing parents. Raises FileExistsError if the path is a file, or exists and is `new`."""
+        """Make a directory and its missing parents. Raises FileExistsError for a file, or if `new` exists."""
         if new and self.exists(path):
             raise FileExistsError(errno.EEXIST, "is there", _clean(path))
         at = self._root

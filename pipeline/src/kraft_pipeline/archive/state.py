@@ -275,9 +275,9 @@ _EMPTY: Final = pa.table(
 
 
 def folded(rows: pa.Table, topics: int) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Merge `rows` to a row for each partition, in `PART_NAMES`, and its last index in `rows`; topics are numbers below
-    `topics`.
+    """Merge `rows` to one row for each partition, with the columns `PART_NAMES`.
 
+    Returns these rows, and for each the index of its last row in `rows`. Topics are numbers below `topics`.
     If the rows of a partition hold only changes, the merged row is a change with the effect of all rows. Its epochs
     are the sums of their increments. Raises ArchiveError.
     """
