@@ -16,7 +16,6 @@ from kraft_protocol.sasl.properties import MODULES
 TRUSTED_FILE: Final = "ca.crt"
 CERTIFICATE_FILE: Final = "user.crt"
 KEY_FILE: Final = "user.key"
-FORMATS: Final = ("java", "librdkafka", "kcat", "python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +107,6 @@ def _librdkafka(access: ClientAccess) -> dict[str, str]:
             "sasl.password": access.password,
         }
     return found
-
-
-def shown(access: ClientAccess, form: str, folder: str) -> str:
-    """One of `FORMATS` as text, for a terminal."""
-    if form == "java":
-        return java(access)
-    if form == "python":
-        pairs = "".join(f"    {json.dumps(key)}: {json.dumps(value)},\n" for key, value in python(access).items())
-        return f"config = {{\n{pairs}}}\n"
-    return librdkafka(access, folder)
 
 
 def secret_data(access: ClientAccess, folder: str) -> dict[str, str]:
