@@ -15,26 +15,19 @@ from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.epochs import FREE_MAX
 from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.membership.voter_changes import FACTS
 from kraft_node.raft.messages import FetchedBatch, FetchReply
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.roles.leader import Leader
-from kraft_node.testing.raft import judge
+from kraft_node.testing.raft import appends, judge
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.replica_snapshots import ReplicaSnapshots
-from kraft_node.testing.raft.storage import ModelDisk, ModelLog, make_entry
+from kraft_node.testing.raft.storage import ModelDisk, ModelLog
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.simulation import Simulation
 
 BATCHES_A_FETCH: Final = 4
-LEADER_CHANGE: Final = 0
-"""The value of a LeaderChange record; proposals count from 1."""
-VERSION_STATED: Final = -1
-"""The value of a KRaftVersionRecord."""
-VOTERS_STATED: Final = -10
-"""The value of a VotersRecord without voters; lower values encode voters."""
 
 
 class DiskFailed(OSError):  # noqa: N818 - a fact
@@ -327,55 +320,7 @@ class Replica:
     def append(self, batch: do.LogAppend) -> None:
         """Append a batch of any kind to the disk, and let the laws judge it."""
         self.check_disk()
-        _APPEND[type(batch)](self, batch)
-
-    def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
-        sim = self.sim
-        assert self.node is not None
-        self.leading_since_ms = self.local_us() // 1000
-        for key in effect.granting:
-            if key.id == self.id:
-                sim.laws.voted(self, effect.epoch, self.id)
-        sim.laws.elected(self, effect.epoch, effect.granting, self.node.voters)
-        values = [LEADER_CHANGE] * (1 if effect.stated is None else 1 + FACTS)
-        self._append_entry(effect.offset, effect.epoch, values, effect.stated)
-
-    def _append_voters(self, effect: do.AppendVoters) -> None:
-        self.leading_since_ms = self.local_us() // 1000
-        self.sim.note(f"{self.id} writes the voters {effect.voters.ids} at {effect.offset}")
-        require(
-            all(voter.key.directory != ZERO_UUID for voter in effect.voters),
-            "voters in the log are named with their directories",
-            f"{self.id} at {effect.offset}",
-        )
-        values = [VOTERS_STATED - len(effect.voters)]
-        if effect.kraft_version is not None:
-            self.sim.laws.upgrades += 1
-            values.insert(0, VERSION_STATED)
-        self._append_entry(effect.offset, effect.epoch, values, effect.voters)
-
-    def _append_entry(self, offset: int, epoch: int, values: list[int], voters: VoterSet | None = None) -> None:
-        log = self.disk.log
-        require(offset == log.end, "core and disk agree on the log's end", f"{self.id}: {offset}, {log.end}")
-        entry = make_entry(offset, epoch, values, log.last_chain, voters)
-        self.voters_moved |= voters is not None
-        self.disk.append(entry)
-        self.sim.laws.appended(self, entry)
-
-    def _append_records(self, effect: do.Append) -> None:
-        require(
-            self.sim.laws.leaders.get(effect.epoch) == self.id,
-            "only the leader of an epoch writes records of it",
-            f"{self.id} in {effect.epoch}",
-        )
-        self._append_entry(effect.offset, effect.epoch, [int(value) for value in effect.records])
-
-    def _append_fetched(self, effect: do.AppendFetched) -> None:
-        for entry in effect.records:
-            require(entry.base == self.disk.log.end, "fetched records continue at the log's end", f"{self.id}")
-            self.disk.append(entry)
-            self.voters_moved |= entry.voters is not None
-            self.sim.laws.appended(self, entry)
+        appends.APPEND[type(batch)](self, batch)
 
     def truncate(self, offset: int) -> None:
         """Truncate the log to `offset`, after the laws have checked that no committed record is lost."""
@@ -497,12 +442,6 @@ class Replica:
             self.start()
 
 
-_APPEND: Final[dict[type, Callable[[Replica, Any], None]]] = {
-    do.AppendLeaderChange: Replica._append_leader_change,
-    do.Append: Replica._append_records,
-    do.AppendVoters: Replica._append_voters,
-    do.AppendFetched: Replica._append_fetched,
-}
 _SEND: Final[dict[type, Callable[[Replica, Any], None]]] = {
     do.Send: Replica._ask,
     do.Respond: Replica._respond,
