@@ -48,7 +48,7 @@ Schedule = Annotated[
 # KafkaTable
 
 
-class Topics(Model):
+class TopicSelection(Model):
     """The topics of the table."""
 
     RULES: ClassVar = (
@@ -362,7 +362,7 @@ class KafkaTableSpec(PipelineSpec):
             "protobuf and jsonschema keys name their schema by a registry's id: set value.registry or key.registry",
         ),
     )
-    topics: Topics
+    topics: TopicSelection
     key: KeyColumn = KeyColumn()
     headers: Headers = Headers()
     value: Value = Value()
