@@ -165,11 +165,11 @@ class Cluster:
         """Whether the cluster is ready and caught up, and no work is left for the present specification."""
         resource = self.resource
         status = resource.get("status", {})
-        told = {c["type"]: c["status"] for c in status.get("conditions", ())}
+        reported = {c["type"]: c["status"] for c in status.get("conditions", ())}
         return (
             status.get("observedGeneration") == resource["metadata"]["generation"]
-            and told.get("Ready") == told.get("QuorumHealthy") == "True"
-            and told.get("Progressing") == told.get("Degraded") == "False"
+            and reported.get("Ready") == reported.get("QuorumHealthy") == "True"
+            and reported.get("Progressing") == reported.get("Degraded") == "False"
             and not any(node.get("needsRestart") for node in status.get("nodes", ()))
         )
 

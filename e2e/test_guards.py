@@ -92,9 +92,9 @@ def test_a_partition_at_its_minimum_isr_blocks_the_roll_and_is_named(cluster: Cl
         until("it is down", lambda: 103 not in cluster.pods())
         cluster.change(config={**cluster.spec["config"], "queued.max.requests": "700"})
         until("it is named", lambda: cluster.condition("Degraded").get("reason") == "PartitionAtRisk")
-        told = cluster.condition("Degraded")["message"]
-        assert "partition work-" in told
-        assert "replica 103" in told
+        reported = cluster.condition("Degraded")["message"]
+        assert "partition work-" in reported
+        assert "replica 103" in reported
         assert {cluster.uids()[number] == before[number] for number in (101, 102)} == {True}
         cluster.annotate("skip", "")
         cluster.settle()

@@ -52,8 +52,8 @@ def test_bytes_move_to_the_broker_that_has_few_while_clients_work(cluster: Clust
         _python(work, FILL, bootstrap, str(BYTES))
         assert _spread(work, bootstrap) == {101, 102}
         cluster.change(rebalance={"byLoad": "Preview", **by_load})
-        told = until("it is told", lambda: cluster.status.get("balance"))
-        assert any(line.startswith("heavy-") and line.endswith("for bytes") for line in told), told
+        reported = until("the balance is reported", lambda: cluster.status.get("balance"))
+        assert any(line.startswith("heavy-") and line.endswith("for bytes") for line in reported), reported
         assert _spread(work, bootstrap) == {101, 102}, "a preview moves nothing"
         cluster.change(rebalance={"byLoad": "Move", **by_load})
         until("bytes have moved", lambda: 103 in _spread(work, bootstrap), every_s=2)

@@ -92,9 +92,9 @@ def test_a_disconnected_machine_returns_and_no_record_is_lost(cluster: Cluster, 
             until("Kubernetes misses its pods", lambda: not any(cluster.ready(number) for number in lost))
             until("so does the status", lambda: cluster.condition("Ready").get("status") == "False")
             until("the machine is named", lambda: cluster.condition("Degraded").get("reason") == "MachineLost")
-            told = cluster.condition("Degraded")["message"]
-            assert f"lab{MORE[0]}" in told
-            assert "node.kubernetes.io/out-of-service" in told
+            reported = cluster.condition("Degraded")["message"]
+            assert f"lab{MORE[0]}" in reported
+            assert "node.kubernetes.io/out-of-service" in reported
             assert cluster.uids() == before
         finally:
             _machine("heal", MORE[0])

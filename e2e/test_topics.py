@@ -117,8 +117,8 @@ def test_a_topic_outlives_an_unknown_policy(cluster: Cluster) -> None:
     with definition(lambda spec: spec["properties"]["deletionPolicy"]["enum"].append("Retain")):
         patch = '{"spec": {"deletionPolicy": "Retain"}}'
         kubectl("patch", "krafttopic", "keep-me", "-n", NAMESPACE, "--type=merge", "-p", patch, check=True)
-        told = _reason("keep-me", "NotUnderstood")
-        assert "spec.deletionPolicy: \"Retain\" is not valid: 'Keep' or 'Delete' is expected" in told["message"]
+        reported = _reason("keep-me", "NotUnderstood")
+        assert "spec.deletionPolicy: \"Retain\" is not valid: 'Keep' or 'Delete' is expected" in reported["message"]
         _passes(cluster)
         patch = '{"spec": {"deletionPolicy": "Delete"}}'
         kubectl("patch", "krafttopic", "keep-me", "-n", NAMESPACE, "--type=merge", "-p", patch, check=True)
@@ -161,6 +161,6 @@ def test_topics_are_adopted_only_on_request(cluster: Cluster) -> None:
     assert "spec.adopt" in _reason("another", "TopicExists")["message"]
     second["spec"]["adopt"] = True
     _apply([second])
-    told = _reason("another", "InForce")
-    assert (told["topicId"], told["managedConfig"]) == (first["topicId"], ["retention.ms"])
+    reported = _reason("another", "InForce")
+    assert (reported["topicId"], reported["managedConfig"]) == (first["topicId"], ["retention.ms"])
     kubectl("delete", "krafttopic", "another", "-n", NAMESPACE, check=True)

@@ -22,7 +22,7 @@ TOPICS = [
 PRODUCER = """
 import json, time
 from confluent_kafka import KafkaException, Producer
-def told(error, message):
+def delivered(error, message):
     print("refused " + error.name() if error else "taken", flush=True)
 config = json.load(open("/etc/kraft-user/python.json"))
 def failed(error):
@@ -30,7 +30,7 @@ def failed(error):
 producer = Producer({**config, "message.timeout.ms": 5000, "error_cb": failed})
 while True:
     try:
-        producer.produce("work-users", b"x", on_delivery=told)
+        producer.produce("work-users", b"x", on_delivery=delivered)
     except KafkaException as error:
         print("refused " + error.args[0].name(), flush=True)
     producer.poll(0.5)

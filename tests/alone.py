@@ -35,7 +35,7 @@ def _reports(item: pytest.Item) -> list[pytest.TestReport]:
     status = None
     try:
         with open(reading, "rb") as pipe:
-            told = pipe.read()
+            reported = pipe.read()
         status = os.waitpid(child, 0)[1]
     except BaseException as e:  # pytest-timeout raises here
         return [_failed(item, f"{type(e).__name__}: {e}")]
@@ -43,20 +43,20 @@ def _reports(item: pytest.Item) -> list[pytest.TestReport]:
         if status is None:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-    if not told:
+    if not reported:
         return [_failed(item, f"the process of the test ended with status {status}")]
     hook = item.config.hook
-    return [hook.pytest_report_from_serializable(config=item.config, data=data) for data in json.loads(told)]
+    return [hook.pytest_report_from_serializable(config=item.config, data=data) for data in json.loads(reported)]
 
 
 def _run(item: pytest.Item, writing: int) -> NoReturn:
-    told: list[Any] = []
+    reported: list[Any] = []
     with suppress(BaseException):
         hook = item.config.hook
         reports = runtestprotocol(item, log=False, nextitem=None)
-        told = [hook.pytest_report_to_serializable(config=item.config, report=report) for report in reports]
+        reported = [hook.pytest_report_to_serializable(config=item.config, report=report) for report in reports]
     with suppress(BaseException), open(writing, "w") as pipe:
-        json.dump(told, pipe, default=str)
+        json.dump(reported, pipe, default=str)
     os._exit(0)
 
 

@@ -70,9 +70,9 @@ def _create(port: int, container: str, process: subprocess.Popen[bytes], log: Pa
         except ConnectionError:
             time.sleep(0.05)
             continue
-        told = answer.read()
+        reported = answer.read()
         connection.close()
-        assert answer.status == 201, told
+        assert answer.status == 201, reported
         return
     raise AssertionError(f"Azurite has not started: {log.read_text()}")
 

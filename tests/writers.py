@@ -54,8 +54,8 @@ class Writers:
         """Let another writer take all remaining records, in batches of maximum size, without a kill."""
         file.write_text(json.dumps(given | {"spec": given["spec"] | {"commit": {}}}))
         self.start("table", "run", str(file), "--once")
-        status, told = self.ended()
-        assert status == 0, told
+        status, reported = self.ended()
+        assert status == 0, reported
 
     def __enter__(self) -> Writers:
         return self

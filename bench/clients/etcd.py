@@ -76,7 +76,7 @@ def _put(number: int) -> bytes:
     return bytes((0x0A, len(key))) + key + bytes((0x12, len(value))) + value
 
 
-class Connection:
+class EtcdConnection:
     """A connection with one call under way at a time."""
 
     def __init__(self, connected: socket.socket) -> None:
@@ -89,7 +89,7 @@ class Connection:
         self._answer = b""
 
     @classmethod
-    def to(cls, port: int) -> Connection:
+    def to(cls, port: int) -> EtcdConnection:
         """Connect to a member on this machine."""
         connected = socket.create_connection(("127.0.0.1", port), 30)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -182,7 +182,7 @@ def _leader(ports: list[int]) -> int:
     while time.monotonic() < deadline:
         for port in ports:
             try:
-                connection = Connection.to(port)
+                connection = EtcdConnection.to(port)
             except OSError:
                 continue
             try:
@@ -213,7 +213,7 @@ def commits(port: int, seconds: float, clients: int) -> tuple[list[float], float
 
     The first fifth of each period is a warm-up and does not count.
     """
-    one = Connection.to(port)
+    one = EtcdConnection.to(port)
     taken: list[float] = []
     start = time.monotonic()
     while time.monotonic() - start < seconds:
@@ -223,7 +223,7 @@ def commits(port: int, seconds: float, clients: int) -> tuple[list[float], float
     one.close()
     rate = 0.0
     for share in (0.2, 0.8):
-        many = [Connection.to(port) for _ in range(clients)]
+        many = [EtcdConnection.to(port) for _ in range(clients)]
         try:
             rate, _series = answers_a_second(many, seconds=seconds * share)
         finally:

@@ -31,7 +31,7 @@ KEYS: Final = 100_000
 BATCH_BYTES: Final = 16 * 1024
 
 
-class Shape(NamedTuple):
+class LogShape(NamedTuple):
     """How the records of a log look."""
 
     name: str
@@ -45,27 +45,27 @@ class Shape(NamedTuple):
     """0: no key comes twice, so all batches stay."""
 
 
-def _alike(size: int) -> Shape:
-    return Shape(f"{size}-byte values", size, size, BATCH_BYTES // size)
+def _alike(size: int) -> LogShape:
+    return LogShape(f"{size}-byte values", size, size, BATCH_BYTES // size)
 
 
 SHAPES: Final = (
     _alike(100),
     _alike(250),
     _alike(1000),
-    Shape("values of 20 to 180 bytes", 20, 180, BATCH_BYTES // 100),
-    Shape("values of 20 bytes to 2 KB", 20, 2000, BATCH_BYTES // 1000),
-    Shape("100-byte values, 10 a batch", 100, 100, 10),
-    Shape("100-byte values, 3 a batch", 100, 100, 3),
-    Shape("100-byte values, 1 a batch", 100, 100, 1),
-    Shape("values of 20 to 180 bytes, 10 a batch", 20, 180, 10),
-    Shape("values of 20 to 180 bytes, 1 a batch", 20, 180, 1),
-    Shape("values of 20 bytes to 2 KB, 1 a batch", 20, 2000, 1),
-    Shape("100-byte values, 10 a batch, all stay", 100, 100, 10, keys=0),
-    Shape("values of 20 to 180 bytes, all stay", 20, 180, BATCH_BYTES // 100, keys=0),
-    Shape("250-byte values, lz4", 250, 250, BATCH_BYTES // 250, Compression.LZ4),
-    Shape("250-byte values, zstd", 250, 250, BATCH_BYTES // 250, Compression.ZSTD),
-    Shape("250-byte values, zstd, all stay", 250, 250, BATCH_BYTES // 250, Compression.ZSTD, 0),
+    LogShape("values of 20 to 180 bytes", 20, 180, BATCH_BYTES // 100),
+    LogShape("values of 20 bytes to 2 KB", 20, 2000, BATCH_BYTES // 1000),
+    LogShape("100-byte values, 10 a batch", 100, 100, 10),
+    LogShape("100-byte values, 3 a batch", 100, 100, 3),
+    LogShape("100-byte values, 1 a batch", 100, 100, 1),
+    LogShape("values of 20 to 180 bytes, 10 a batch", 20, 180, 10),
+    LogShape("values of 20 to 180 bytes, 1 a batch", 20, 180, 1),
+    LogShape("values of 20 bytes to 2 KB, 1 a batch", 20, 2000, 1),
+    LogShape("100-byte values, 10 a batch, all stay", 100, 100, 10, keys=0),
+    LogShape("values of 20 to 180 bytes, all stay", 20, 180, BATCH_BYTES // 100, keys=0),
+    LogShape("250-byte values, lz4", 250, 250, BATCH_BYTES // 250, Compression.LZ4),
+    LogShape("250-byte values, zstd", 250, 250, BATCH_BYTES // 250, Compression.ZSTD),
+    LogShape("250-byte values, zstd, all stay", 250, 250, BATCH_BYTES // 250, Compression.ZSTD, 0),
 )
 COMPARED: Final = tuple(shape for shape in SHAPES if not shape.codec and shape.keys and shape.batch != 3)
 """The rows of `python -m bench`: figures that do not depend on the codecs' libraries."""
@@ -92,7 +92,7 @@ def make_log(folder: Path) -> Log:
     return open_log(log_dir, str(folder / "t-0"), "t", 0, make_config(CONFIG))
 
 
-def fill(log: Log, shape: Shape, log_bytes: int) -> int:
+def fill(log: Log, shape: LogShape, log_bytes: int) -> int:
     """Write the dirty log. Returns the bytes of its records before compression."""
     rng = random.Random(1)
     pool = rng.randbytes(1 << 20)
@@ -156,7 +156,7 @@ def compact(log: Log) -> Figures:
     return Figures(end - begin, cleaning.noted - begin, end - cleaning.noted, longest)
 
 
-def measure(shape: Shape, log_bytes: int, rounds: int) -> str:
+def measure(shape: LogShape, log_bytes: int, rounds: int) -> str:
     """The line of a shape: the best of the rounds, each on the same log."""
     found: list[Figures] = []
     for _ in range(rounds):

@@ -63,7 +63,7 @@ class TimeIsUpError(Exception):
 
 
 @dataclass
-class Row:
+class Comparison:
     """The pairs of one comparison, one per round: ours, the connector's."""
 
     name: str
@@ -147,8 +147,8 @@ class Bench:
         self._mib, self._rounds, self._until = mib, rounds, until
         self._begun = time.monotonic()
         gigabytes = mib * MIB / 1e9
-        self.rows = [Row(name, "s/GB", aim, gigabytes) for name, aim in AIMS.items()]
-        self.rows.append(Row(LATENCY, "ms", 1 / LATENCY_AIM, measure="ms"))
+        self.rows = [Comparison(name, "s/GB", aim, gigabytes) for name, aim in AIMS.items()]
+        self.rows.append(Comparison(LATENCY, "ms", 1 / LATENCY_AIM, measure="ms"))
 
     def run(self, only: str = "") -> None:
         """Run the rows with `only` in their names; a row that fails is reported and skipped. Raises TimeIsUpError."""
@@ -178,7 +178,7 @@ class Bench:
         reader = self._spark.read.format(kind).option("kafka.bootstrap.servers", self._target.bootstrap)
         return reader.option("subscribe", topic).load()
 
-    def _measure(self, row: Row) -> Callable[[str], float]:
+    def _measure(self, row: Comparison) -> Callable[[str], float]:
         """The measuring function of a row, given the kind."""
         if row.name == LATENCY:
             self._topics("live")
@@ -201,7 +201,7 @@ class Bench:
         writer = writer.option("kafka.bootstrap.servers", self._target.bootstrap).option("topic", f"{kind}{size}")
         writer.option("kafka.batch.size", "262144").option("kafka.linger.ms", "20").save()
 
-    def _compare(self, row: Row, measure: Callable[[str], float]) -> None:
+    def _compare(self, row: Comparison, measure: Callable[[str], float]) -> None:
         """Run warm-up rounds, then as many rounds as there is time for, at least one."""
         waiting = sum(not other.pairs for other in self.rows)
         share = (self._until - time.monotonic()) / waiting + time.monotonic()
@@ -249,7 +249,7 @@ class Bench:
         return statistics.median([found[batch] for batch in sorted(found)][-BATCHES:])
 
 
-def page(rows: list[Row], mib: int) -> str:
+def page(rows: list[Comparison], mib: int) -> str:
     """The page's text between the marks."""
     short = [row.name for row in rows if not row.reached]
     rounds = max(len(row.pairs) for row in rows)
@@ -263,7 +263,7 @@ def page(rows: list[Row], mib: int) -> str:
     )
 
 
-def show(rows: list[Row]) -> None:
+def show(rows: list[Comparison]) -> None:
     """Print the table."""
     table = Table(*(name.replace("`", "") for name in HEAD))
     for row in rows:

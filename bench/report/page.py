@@ -12,6 +12,7 @@ from typing import Any
 
 from bench.report import picture
 from bench.report.intervals import BETTER, NOISE, UNJUDGED, WORSE, Interval, median_interval, ratios, reaches, verdict
+from bench.report.marked import grid
 from bench.runs import journal
 from bench.runs.journal import JournalError, Key, Run
 from bench.runs.row import Row
@@ -76,11 +77,6 @@ def files(folder: Path) -> dict[str, str]:
     parts.append(_listed(found, shown))
     out["README.md"] = "\n".join(part for part in parts if part)
     return out
-
-
-def grid(head: tuple[str, ...] | list[str], lines: list[list[str]]) -> str:
-    """A markdown table."""
-    return "".join("| " + " | ".join(line) + " |\n" for line in [list(head), ["---"] * len(head), *lines])
 
 
 def number(value: float) -> str:

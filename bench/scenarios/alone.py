@@ -21,7 +21,7 @@ LONGEST = "compaction: longest piece of work on the loop"
 KEYS = {LOADED: "load_s", KEPT: "kept", INDEX: "index", TAKEN_OVER: "failover"}
 
 
-def _compaction_row(shape: compaction.Shape) -> str:
+def _compaction_row(shape: compaction.LogShape) -> str:
     return f"compaction of {shape.name} on one core"
 
 

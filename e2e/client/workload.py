@@ -67,7 +67,7 @@ class Producing:
         number, at = self.sent[partition], time.monotonic()
         self.sent[partition] += 1
 
-        def told(error: KafkaError | None, _: object) -> None:
+        def delivered(error: KafkaError | None, _: object) -> None:
             now = time.monotonic()
             if error is not None:
                 self.failed.append(f"{partition}/{number}: {error}")
@@ -79,7 +79,7 @@ class Producing:
 
         while True:
             try:
-                self._producer.produce(self.topic, str(number), partition=partition, on_delivery=told)
+                self._producer.produce(self.topic, str(number), partition=partition, on_delivery=delivered)
                 return
             except BufferError:
                 self._producer.poll(0.1)

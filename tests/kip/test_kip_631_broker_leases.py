@@ -78,8 +78,8 @@ def test_brokers_heartbeat_at_the_configured_interval() -> None:
     assert active.controller is not None
     heard: list[float] = []
     lifecycle = cluster.node("b1").broker.lifecycle
-    told = lifecycle.on_acknowledged
-    lifecycle.on_acknowledged = lambda: (heard.append(cluster.world.now_ms), told())
+    reported = lifecycle.on_acknowledged
+    lifecycle.on_acknowledged = lambda: (heard.append(cluster.world.now_ms), reported())
     cluster.rest(10_000)
     pauses = [later - sooner for sooner, later in itertools.pairwise(heard)]
     assert all(2_000 <= pause < 2_200 for pause in pauses)

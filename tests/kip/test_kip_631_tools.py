@@ -87,11 +87,11 @@ def test_with_ignore_formatted_it_skips_formatted_directories(tool: Tool, config
 
 def test_info_prints_directories_and_metadata(tool: Tool, config: str, tmp_path: Path) -> None:
     tool(storage.main, "format", "-c", config, "-t", CLUSTER)
-    told = tool(storage.main, "info", "-c", config)
+    reported = tool(storage.main, "info", "-c", config)
     assert tool.code == 0
-    assert f"{tmp_path}/a" in told
-    assert f"{tmp_path}/b" in told
-    assert CLUSTER in told
+    assert f"{tmp_path}/a" in reported
+    assert f"{tmp_path}/b" in reported
+    assert CLUSTER in reported
 
 
 @pytest.mark.parametrize("command", [[], ["info"], ["format"], ["random-uuid"]], ids=str)
@@ -118,19 +118,19 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
 
 
 def test_cluster_id_prints_the_id_of_the_cluster(tool: Tool, members: Members) -> None:
-    told = tool(cluster.main, "cluster-id", "--bootstrap-server", members.bootstrap)
+    reported = tool(cluster.main, "cluster-id", "--bootstrap-server", members.bootstrap)
     assert tool.code == 0
-    assert len(parse_uuid(told.split(":")[1].strip())) == 16
-    assert tool(cluster.main, "cluster-id", "-C", members.bootstrap_controllers) == told
+    assert len(parse_uuid(reported.split(":")[1].strip())) == 16
+    assert tool(cluster.main, "cluster-id", "-C", members.bootstrap_controllers) == reported
 
 
 def test_unregister_removes_the_registration_of_a_broker(tool: Tool, members: Members) -> None:
     members.nodes[102].kill()
-    told = tool(cluster.main, "unregister", "--bootstrap-server", members.nodes[101].bootstrap, "--id", "102")
-    assert (tool.code, told) == (0, "Broker 102 is no longer registered.\n")
+    reported = tool(cluster.main, "unregister", "--bootstrap-server", members.nodes[101].bootstrap, "--id", "102")
+    assert (tool.code, reported) == (0, "Broker 102 is no longer registered.\n")
     wait_for("broker 102 gone", lambda: members.unfenced(101) == {101})
-    told = tool(cluster.main, "list-endpoints", "-b", members.nodes[101].bootstrap, "--include-fenced-brokers")
-    assert [row.split()[0] for row in told.splitlines()[1:]] == ["101"]
+    reported = tool(cluster.main, "list-endpoints", "-b", members.nodes[101].bootstrap, "--include-fenced-brokers")
+    assert [row.split()[0] for row in reported.splitlines()[1:]] == ["101"]
 
 
 def test_unregistering_an_unknown_broker_fails(tool: Tool, members: Members) -> None:

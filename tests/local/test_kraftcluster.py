@@ -122,13 +122,13 @@ class Traffic:
         while not self._over.is_set():
             partition, value = number % PARTITIONS, number // PARTITIONS
 
-            def told(error: KafkaError | None, _: object, p: int = partition, v: int = value) -> None:
+            def delivered(error: KafkaError | None, _: object, p: int = partition, v: int = value) -> None:
                 if error is None:
                     self.acknowledged.append((p, v))
                 else:
                     self.failed.append(str(error))
 
-            self._producer.produce(TOPIC, str(value), partition=partition, on_delivery=told)
+            self._producer.produce(TOPIC, str(value), partition=partition, on_delivery=delivered)
             number += 1
             self._producer.poll(0)
             time.sleep(PAUSE_S)

@@ -98,17 +98,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def produced(config: dict[str, Any], topic: str) -> str:
     """Produce a record. Returns the name of the error, empty if it was taken."""
-    told: list[str] = []
+    reported: list[str] = []
     errors: list[str] = []
 
     def delivered(error: Any, _message: Any) -> None:
-        told.append("" if error is None else error.name())
+        reported.append("" if error is None else error.name())
 
     options = {"message.timeout.ms": 6000, "error_cb": lambda error: errors.append(error.name())}
     producer = Producer({**config, **options})
     producer.produce(topic, b"one", on_delivery=delivered)
     producer.flush(20)
-    return "_AUTHENTICATION" if "_AUTHENTICATION" in errors else told[0]
+    return "_AUTHENTICATION" if "_AUTHENTICATION" in errors else reported[0]
 
 
 def wait_until_produced(config: dict[str, Any], topic: str, expected: str = "") -> None:

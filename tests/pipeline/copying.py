@@ -28,12 +28,12 @@ def main(file: str, *more: str) -> int:
     writer = frame.select("key", "value").writeStream.format("kraft").options(**given["options"], **given["sink"])
     trigger = {"availableNow": True} if "--once" in more else {"processingTime": "0 seconds"}
     query = writer.option("checkpointLocation", given["checkpoint"]).trigger(**trigger).start()
-    told = -1
+    reported = -1
     while not query.awaitTermination(0.2):
         progress = query.lastProgress
-        if progress is not None and progress["batchId"] > told and progress["numInputRows"]:
-            told = progress["batchId"]
-            print(f"batch {told}: {progress['numInputRows']} rows", flush=True)
+        if progress is not None and progress["batchId"] > reported and progress["numInputRows"]:
+            reported = progress["batchId"]
+            print(f"batch {reported}: {progress['numInputRows']} rows", flush=True)
     session.stop()
     return 0
 

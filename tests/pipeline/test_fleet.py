@@ -67,13 +67,13 @@ def test_commands_apply_to_all_tables(cluster: Ours, tmp_path: Path, capsys: pyt
     file = tmp_path / "tables.yaml"
     file.write_text(json.dumps(given(cluster, routes=given_routes)))
     assert main(["table", "run", str(file), "--once"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert [line.partition(" rows")[0] for line in told[:3]] == [
+    reported = capsys.readouterr().out.splitlines()
+    assert [line.partition(" rows")[0] for line in reported[:3]] == [
         "t/orders: batch 0: 20",
         "t/log-a: batch 0: 5",
         "t/log-b: batch 0: 7",
     ]
-    assert told[3] == "32 rows written"
+    assert reported[3] == "32 rows written"
     assert main(["table", "status", str(file), "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(one["name"], one["rows"], one["lag"]) for one in found] == [

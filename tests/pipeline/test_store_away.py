@@ -53,12 +53,12 @@ def test_a_store_that_executors_lose_first_for_a_minute(spark: Any, tmp_path: Pa
             produced(server, "t", RECORDS)
             given = document(server, "t", "s3://lake/t", kind, table={"storageOptions": store})
             given["spec"]["commit"] = {"maxRows": 100, "maxDelay": "1ms"}
-            parsed, waited, told = table_spec.parse(given), list[str](), list[int]()
+            parsed, waited, reported = table_spec.parse(given), list[str](), list[int]()
             engine = Losing(spark, proxy)
-            writer = runner.Runner(parsed, engine, report=lambda done: told.append(done.rows), wait=waited.append)
+            writer = runner.Runner(parsed, engine, report=lambda done: reported.append(done.rows), wait=waited.append)
             thread = threading.Thread(target=writer.run, daemon=True)
             thread.start()
-            while thread.is_alive() and sum(told) < RECORDS:
+            while thread.is_alive() and sum(reported) < RECORDS:
                 time.sleep(0.1)
             writer.stop()
             thread.join()

@@ -37,7 +37,7 @@ def test_a_commit_costs_the_store_as_much_after_many(
 ) -> None:
     """Before, delta-rs read all commits since the checkpoint four times, with 350 requests, and listed all of it."""
     monkeypatch.setattr(expiry, "VERSIONS", 20)
-    told: dict[int, Counter[str]] = {}
+    reported: dict[int, Counter[str]] = {}
     with object_store(tmp_path, "lake") as direct, proxy_of(direct) as (proxy, store):
         table = opened(kind, store)
         table.create(pa.schema([("n", pa.int64())]), [])
@@ -47,12 +47,12 @@ def test_a_commit_costs_the_store_as_much_after_many(
             proxy.counts.clear()
             table.state()
             table.commit(batch, end, [Added(f"f{batch}.parquet", 100, 1)], after=batch - 1)
-            told[batch] = Counter(proxy.counts)
+            reported[batch] = Counter(proxy.counts)
         # Not through the proxy, which runs in this process: delta-rs reads a history without releasing other threads.
         assert opened(kind, direct).state() == table.state()
-    names = {name for one in told.values() for name in one}
+    names = {name for one in reported.values() for name in one}
     early, late = (
-        {name: median(told[n][name] for n in at) for name in names}
+        {name: median(reported[n][name] for n in at) for name in names}
         for at in (range(10, 30), range(COMMITS - 40, COMMITS))
     )
     for name in names:

@@ -68,8 +68,8 @@ def test_two_runs_at_once(tmp_path: Path, store: dict[str, str], kind: str, monk
         with monkeypatch.context() as patch, pytest.raises(ConflictError):
             patch.setattr(ObjectStore, "write", writing)
             archive(spec)
-        told = json.loads(files.read("state.json"))
-        assert (told["offset"], told["published"]) == (end - 1, True)
+        reported = json.loads(files.read("state.json"))
+        assert (reported["offset"], reported["published"]) == (end - 1, True)
         assert state_at(archived(spec)).offset == end - 1
         if kind == "parquet":
-            assert files.read("partitions/partitions.parquet") == files.read(told["tables"]["partitions"])
+            assert files.read("partitions/partitions.parquet") == files.read(reported["tables"]["partitions"])

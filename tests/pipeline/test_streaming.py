@@ -45,10 +45,12 @@ class Writing:
     """A run in a thread: its commits, its waits and its exception."""
 
     def __init__(self, given: dict[str, Any], engine: SparkEngine) -> None:
-        self.told: list[runner.Progress] = []
+        self.reported: list[runner.Progress] = []
         self.waited: list[str] = []
         self.raised: BaseException | None = None
-        self.runner = runner.Runner(table_spec.parse(given), engine, report=self.told.append, wait=self.waited.append)
+        self.runner = runner.Runner(
+            table_spec.parse(given), engine, report=self.reported.append, wait=self.waited.append
+        )
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -104,16 +106,16 @@ def test_batches_are_micro_batches_that_listeners_see(spark: Any, cluster: Ours,
         with writing(given, SparkEngine(spark)) as run:
             run.until(lambda: run.runner.behind == 0)
             produced(cluster, name, 100)
-            run.until(lambda: sum(done.rows for done in run.told) == 100 and run.runner.behind == 0)
+            run.until(lambda: sum(done.rows for done in run.reported) == 100 and run.runner.behind == 0)
             assert len(spark.streams.active) == 1
             produced(cluster, name, 7, first=100)
-            run.until(lambda: sum(done.rows for done in run.told) == 107)
-            run.until(lambda: sum(row["rows"] > 0 for row in seen) >= len(run.told))
+            run.until(lambda: sum(done.rows for done in run.reported) == 107)
+            run.until(lambda: sum(row["rows"] > 0 for row in seen) >= len(run.reported))
     finally:
         spark.streams.removeListener(listener)
     assert run.raised is None
     assert spark.streams.active == []
-    assert [done.batch for done in run.told] == list(range(len(run.told)))
+    assert [done.batch for done in run.reported] == list(range(len(run.reported)))
     assert all('"end"' in str(row["end"]) or "end" in row["end"] for row in seen if row["rows"])
     assert Counter(row["offset"] for row in rows(tmp_path / "t", "delta")) == Counter(range(107))
 
@@ -141,15 +143,15 @@ def test_a_table_continues_from_its_own_offsets_without_a_checkpoint(
 
 def test_a_failure_to_plan_keeps_its_type(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
     given = document(cluster, name, tmp_path / "t", "parquet", kafka={"kafkaConsumer.pollTimeoutMs": "500"})
-    with pytest.raises(TaskError, match=f"^topic {name}: UNKNOWN_TOPIC_OR_PARTITION") as told:
+    with pytest.raises(TaskError, match=f"^topic {name}: UNKNOWN_TOPIC_OR_PARTITION") as reported:
         runner.Runner(table_spec.parse(given), SparkEngine(spark)).run(once=True)
-    assert (told.value.failure.kind, told.value.failure.retriable) == ("environment", True)
+    assert (reported.value.failure.kind, reported.value.failure.retriable) == ("environment", True)
     given["spec"]["commit"] = {"maxDelay": "1ms"}
     with writing(given, SparkEngine(spark)) as run:
         run.until(lambda: run.waited)
         create(cluster, name)
         produced(cluster, name, 10)
-        run.until(lambda: run.told)
+        run.until(lambda: run.reported)
     assert run.raised is None
     with pytest.raises(table_spec.SpecError, match="backfill by key is not supported"):
         given["spec"]["table"] |= {"format": "delta", "path": f"{tmp_path}/k", "mode": "upsert", "key": ["key"]}
@@ -161,7 +163,7 @@ def test_a_replaced_writer_ends_while_idle(spark: Any, cluster: Ours, name: str,
     produced(cluster, name, 10)
     given = document(cluster, name, tmp_path / "t", "delta", commit={"maxDelay": "1ms"})
     with writing(given, SparkEngine(spark)) as run:
-        run.until(lambda: run.told)
+        run.until(lambda: run.reported)
         runner.Runner(table_spec.parse(given), InlineEngine()).run(once=True)
         run._thread.join(WAIT_S)
     assert isinstance(run.raised, FencedError)

@@ -52,9 +52,9 @@ def test_a_batch_survives_three_failures_of_spark(spark: Any, cluster: Ours, tmp
     produced(cluster, "three", 40)
     given = document(cluster, "three", tmp_path / "t", "delta", commit={"maxDelay": "1ms"})
     with writing(given, Dying(spark, 3)) as run:
-        run.until(lambda: run.told)
+        run.until(lambda: run.reported)
         produced(cluster, "three", 10, first=40)
-        run.until(lambda: sum(done.rows for done in run.told) == 50)
+        run.until(lambda: sum(done.rows for done in run.reported) == 50)
     assert run.raised is None
     assert len(run.waited) == 3
     assert Counter(row["offset"] for row in rows(tmp_path / "t", "delta")) == Counter(range(50))
@@ -69,8 +69,8 @@ def test_the_fourth_failure_of_spark_in_a_row_ends_the_run(spark: Any, cluster: 
     engine = Dying(spark, 1000)
     with pytest.raises(
         TaskError, match=r"^Spark has failed a batch 4 times \(is spec.engine.memory enough\?\): "
-    ) as told:
+    ) as reported:
         runner.Runner(table_spec.parse(given), engine).run()
-    assert (told.value.failure.code, told.value.failure.retriable, engine.deaths) == (SPARK, False, 996)
+    assert (reported.value.failure.code, reported.value.failure.retriable, engine.deaths) == (SPARK, False, 996)
     assert runner.Runner(table_spec.parse(given), SparkEngine(spark)).run(once=True) == 40
     assert Counter(row["offset"] for row in rows(tmp_path / "t", "delta")) == Counter(range(40))

@@ -44,9 +44,9 @@ def transformed(target: Ours, topic: str, path: Path, kind: str, transform: str,
 
 
 def run(given: dict[str, Any], engine: SparkEngine, folder: Path | None = None) -> list[runner.Progress]:
-    told: list[runner.Progress] = []
-    runner.Runner(table_spec.parse(given, folder), engine, report=told.append).run(once=True)
-    return told
+    reported: list[runner.Progress] = []
+    runner.Runner(table_spec.parse(given, folder), engine, report=reported.append).run(once=True)
+    return reported
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -101,9 +101,9 @@ def test_a_value_on_which_a_transform_fails_ends_the_run(spark: Any, cluster: Ou
     send(cluster, name, [b'{"id": 7, "name": "x"}'])
     given = transformed(cluster, name, tmp_path / "t", "parquet", "SELECT check(id) AS n FROM records")
     given["spec"]["functions"] = {"check": {"python": "my_checks:check", "returns": "long"}}
-    with pytest.raises(TaskError, match=r"^spec.transform: ValueError: 7 is wrong$") as told:
+    with pytest.raises(TaskError, match=r"^spec.transform: ValueError: 7 is wrong$") as reported:
         run(given, SparkEngine(spark), tmp_path)
-    assert not told.value.failure.retriable
+    assert not reported.value.failure.retriable
 
 
 def test_an_expression_that_fails_under_ansi_ends_the_run(spark: Any, cluster: Ours, name: str, tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_an_expression_that_fails_under_ansi_ends_the_run(spark: Any, cluster: O
     for text in ("1 div id", "CAST(name AS BIGINT)"):
         given = transformed(cluster, name, tmp_path / "t", "delta", f"SELECT {text} AS n FROM records")
         given["spec"]["engine"]["spark"] = {"spark.sql.ansi.enabled": "true"}
-        with pytest.raises(TaskError, match=r"^spec.transform: .*(CAST_INVALID_INPUT|DIVIDE_BY_ZERO)") as told:
+        with pytest.raises(TaskError, match=r"^spec.transform: .*(CAST_INVALID_INPUT|DIVIDE_BY_ZERO)") as reported:
             run(given, SparkEngine(spark))
-        assert not told.value.failure.retriable
+        assert not reported.value.failure.retriable
     given["spec"]["engine"]["spark"] = {"spark.sql.ansi.enabled": "false"}
     run(given, SparkEngine(spark))
     assert [row["n"] for row in rows(tmp_path / "t", "delta")] == [None]

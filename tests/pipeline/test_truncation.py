@@ -64,7 +64,7 @@ def send(members: Members, first: int, end: int, acks: str = "1") -> None:
     assert failed == []
 
 
-def told(members: Members, asked: int) -> Any:
+def reported(members: Members, asked: int) -> Any:
     from kraft_protocol.wire.api import ApiKey
     from kraft_protocol.wire.messages import MetadataRequest
 
@@ -83,10 +83,10 @@ def cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cut]:
         topic = NewTopic("t", 1, replica_assignment=[[101, 102]], config={"unclean.leader.election.enable": "true"})
         admin = AdminClient({"bootstrap.servers": members.bootstrap})
         admin.create_topics([topic])["t"].result(60)
-        wait_for("both in sync", lambda: set(told(members, 101).isr_nodes) == {101, 102})
+        wait_for("both in sync", lambda: set(reported(members, 101).isr_nodes) == {101, 102})
         send(members, 0, LEFT, acks="all")
         members.nodes[102].stop()
-        wait_for("101 is alone", lambda: told(members, 101).isr_nodes == [101])
+        wait_for("101 is alone", lambda: reported(members, 101).isr_nodes == [101])
         send(members, LEFT, BEFORE)
         found = Cut(members, folder, [], {})
         for name in TABLES:
@@ -96,7 +96,7 @@ def cut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cut]:
         reader.stop()
         members.nodes[101].kill()
         members.start(102)
-        wait_for("an unclean leader", lambda: told(members, 102).leader_id == 102)
+        wait_for("an unclean leader", lambda: reported(members, 102).leader_id == 102)
         try:
             found.run(found.table("during"))
         except DataLossError as e:

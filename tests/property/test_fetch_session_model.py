@@ -35,7 +35,7 @@ class Reader:
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
         self.offsets = dict.fromkeys(range(PARTITIONS), 0)
-        self.told: dict[int, tuple[int, int]] = {}
+        self.reported: dict[int, tuple[int, int]] = {}
         self.news: set[int] = set()
         self.forgotten: set[int] = set()
         self.id = 0
@@ -63,7 +63,7 @@ class Reader:
                 self.offsets[index] = self.rig.logs["a", index].start_offset
                 self.news.add(index)
                 continue
-            self.told[index] = (row.high_watermark, row.log_start_offset)
+            self.reported[index] = (row.high_watermark, row.log_start_offset)
             if row.records:
                 given_records.add(index)
                 if moves_on:
@@ -91,7 +91,7 @@ def test_a_session_misses_no_change(steps: list[tuple[str, Any]]) -> None:
             reader.news.add(argument)
         elif action == "forget" and len(reader.offsets) > 1 and argument in reader.offsets:
             del reader.offsets[argument]
-            reader.told.pop(argument, None)
+            reader.reported.pop(argument, None)
             reader.news.discard(argument)
             reader.forgotten.add(argument)
         elif action == "want" and argument not in reader.offsets and argument not in reader.forgotten:
@@ -105,7 +105,7 @@ def test_a_session_misses_no_change(steps: list[tuple[str, Any]]) -> None:
             }
             before = dict(reader.offsets)
             assert reader.fetch(moves_on=argument) == expected
-            for index, told in reader.told.items():
+            for index, reported in reader.reported.items():
                 log = rig.logs["a", index]
                 if before[index] >= log.start_offset:
-                    assert told == (log.high_watermark, log.start_offset), index
+                    assert reported == (log.high_watermark, log.start_offset), index

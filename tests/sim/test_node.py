@@ -86,7 +86,7 @@ def test_a_failing_seed_prints_the_replay_command(
 ) -> None:
     def broken(seed: int, nodes: int, kind: str) -> SeedResult:
         result = run(seed, nodes, kind)
-        result.findings.append(sim.Finding("lost", "t-0", "a record"))
+        result.findings.append(sim.Violation("lost", "t-0", "a record"))
         return result
 
     monkeypatch.setattr(sim, "run", broken)

@@ -92,7 +92,7 @@ def up(detach: bool, timeout: float, port: int | None, data: Path | None, file: 
 async def _driven(folder: Any, file: Path, port: int | None) -> int:
     """Run until a signal, or until the reader of the output is gone. Returns the exit code."""
     from kraft_cli.screen import Lines, Screen, WhileRead
-    from kraft_local.resource import BadResourceError
+    from kraft_local.resource_file import BadResourceError
     from kraft_local.supervisor import Supervisor
 
     stop, at_once = asyncio.Event(), asyncio.Event()
@@ -127,7 +127,7 @@ def _offset(supervisor: Any, file: Path, port: int | None) -> int:
     """The difference between all ports and the ports in the file."""
     if port is None:
         return int(supervisor.memory.offset)
-    from kraft_local.resource import BadResourceError, parsed, read
+    from kraft_local.resource_file import BadResourceError, parsed, read
 
     try:
         first = parsed(read(file), str(file), supervisor.memory.accepted).spec.listeners[0].port
@@ -258,7 +258,7 @@ def preview(output: str, data: Path | None, file: Path | None) -> None:
     from rich.console import Group
 
     from kraft_cli.local import DEFAULT_FILE, found_folder, looked
-    from kraft_local.resource import BadResourceError
+    from kraft_local.resource_file import BadResourceError
     from kraft_operator.report import tables
 
     path = (file or Path(DEFAULT_FILE)).absolute()

@@ -16,7 +16,7 @@ import yaml
 
 from kraft_cli.target import NOT_THERE, WRONG, failure
 from kraft_local.folder import Folder
-from kraft_local.resource import BadResourceError, parsed, read
+from kraft_local.resource_file import BadResourceError, parsed, read
 from kraft_local.supervisor import Supervisor
 from kraft_operator.api.base import CLUSTER_NAME
 

@@ -54,7 +54,7 @@ def _add(group: click.Group, selects: Selects[Any], find: Callable[..., Any]) ->
         **selected: Any,
     ) -> None:
         """Add the user NAME, or change what it may do. For more, write a KRaftUser into the cluster's file."""
-        from kraft_local.resource import API_VERSION, USER, BadResourceError, parsed_user
+        from kraft_local.resource_file import API_VERSION, USER, BadResourceError, parsed_user
         from kraft_operator.specs.cluster import digest
 
         target = find(**selected)

@@ -3,7 +3,7 @@
 The command line `kraftcluster` calls it. It runs the node's programs as processes and does not import them. The
 planner decides which steps are safe.
 
-- `resource`   the file, checked by the schema and all rules of the API server;  `cel` the language of the rules
+- `resource_file`  the file, checked by the schema and all rules of the API server;  `cel` the language of the rules
 - `folder`     `.kraft/NAME` and its files;  `ports` ports of listeners, assigned once
 - `processes`  starts, observes and signals processes by id and start time;  `launch` the program that starts a node
 - `files`      `server.properties` and commands of a node;  `probe` whether a node is ready

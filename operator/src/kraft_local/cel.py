@@ -2,7 +2,7 @@
 
 Numbers, strings, booleans, lists; `&& || ! ?: == != < <= > >= in + -`; fields, indexes; `has`, `all`, `exists`,
 `exists_one`, `filter`, `map`, `sum`, `size`, `matches`, `quantity(…).compareTo(…)`. As in CEL, `&&` and `||` ignore an
-error on one side if the other side decides. `resource` calls it.
+error on one side if the other side decides. `resource_file` calls it.
 """
 
 from __future__ import annotations

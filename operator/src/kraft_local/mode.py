@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kraft_local.folder import Folder
-from kraft_local.resource import BadResourceError
+from kraft_local.resource_file import BadResourceError
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.plan.model.record import Record
 from kraft_operator.specs.cluster import NamedCluster

@@ -25,7 +25,7 @@ from kraft_local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
 from kraft_local.probe import all_not_ready
 from kraft_local.processes import Processes
 from kraft_local.protocols import Display, ViewSource
-from kraft_local.resource import API_VERSION, KIND, BadResourceError, parsed, read, values, with_requests
+from kraft_local.resource_file import API_VERSION, KIND, BadResourceError, parsed, read, values, with_requests
 from kraft_local.security import LocalSecurity
 from kraft_local.world import Starts, World, unclean
 from kraft_operator.api.cluster import KRaftClusterSpec

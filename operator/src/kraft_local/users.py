@@ -25,7 +25,7 @@ from kraft_operator.plan.users import Credential, DeclaredUsers, DesiredUser, Us
 from kraft_operator.security.certificates import Authority, CertificateError, key_of
 from kraft_operator.security.names import CLIENTS, TRUST, TRUSTED, authority_name
 from kraft_operator.specs import issued as by_issue
-from kraft_operator.specs.client_config import Access, password_problem, secret_data
+from kraft_operator.specs.client_config import ClientAccess, password_problem, secret_data
 from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.issued import Issued
 from kraft_operator.specs.remembered import remembered_users, user_claims_of
@@ -123,7 +123,7 @@ class LocalUsers:
             return Credential("", "AuthorityNotValid", str(error))
         except ValueError as error:
             return Credential("", "PasswordNotUsable", str(error))
-        access = Access(
+        access = ClientAccess(
             self._bootstrap(listener.name),
             desired.user,
             desired.mechanism,

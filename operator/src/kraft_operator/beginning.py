@@ -15,7 +15,7 @@ from kraft_operator.kube.client import Api
 from kraft_operator.observe import objects
 from kraft_operator.plan.model.record import Record
 from kraft_operator.reporting import Reporter
-from kraft_operator.security.secrets import ClusterSecurity
+from kraft_operator.security.cluster_security import ClusterSecurity
 from kraft_operator.specs.cluster import INSTANCE, NamedCluster
 from kraft_operator.specs.mode import ModeProblem, in_force, mode_problems, must_look, settled
 from kraft_operator.specs.storage import FORMATTED

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 
-class Lines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """Time, level, logger, message."""
 
     converter = staticmethod(time.gmtime)
@@ -22,7 +22,7 @@ class Lines(logging.Formatter):
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
-class Json(Lines):
+class JsonFormatter(TextFormatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -41,7 +41,7 @@ class Json(Lines):
 def configure(level: str, *, as_json: bool) -> None:
     """Log to standard output. kopf and its probes log from WARNING on only."""
     handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(Json() if as_json else Lines())
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in ("kopf", "aiohttp.access"):
         logging.getLogger(name).setLevel(logging.WARNING)

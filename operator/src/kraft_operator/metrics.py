@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from kraft_operator.plan.conditions import Condition
+from kraft_operator.plan.conditions import ConditionState
 from kraft_operator.plan.model.steps import Plan
 
 CLUSTER: Final = ("namespace", "cluster")
@@ -91,7 +91,7 @@ class Metrics:
         )
 
     def passed(
-        self, namespace: str, cluster: str, plan: Plan, current: list[Condition], *, took_s: float, now_s: float
+        self, namespace: str, cluster: str, plan: Plan, current: list[ConditionState], *, took_s: float, now_s: float
     ) -> None:
         """Count a pass without an error. `took_s` is its duration, `now_s` the time in seconds since the epoch."""
         result = "blocked" if plan.blocked else "changed" if plan.steps else "waiting" if plan.waits else "unchanged"

@@ -54,8 +54,8 @@ from kraft_operator.plan.topics import DeclaredTopics, TopicState, replicas_of
 from kraft_operator.protocol import new_client
 from kraft_operator.report.status import document, status, version_of
 from kraft_operator.reporting import Reporter, now_text, objects_without_cluster
+from kraft_operator.security.cluster_security import ClusterSecurity
 from kraft_operator.security.keeper import Kept
-from kraft_operator.security.secrets import ClusterSecurity
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.config_check import cluster_config_problems
 from kraft_operator.specs.fronts import listener_problems
@@ -230,25 +230,7 @@ class Reconciler:
         annotations = resource["metadata"].get("annotations", {})
         replicas = replicas_of(declared.desired_topics)
         wanted = replace(wanted_of(cluster, annotations, datetime.now(UTC)), topic_replicas=replicas)
-
-        def think(observed: Observed) -> tuple[do.Plan, Situation | None]:
-            return plan(one.record, wanted, observed, ""), situation(one.record, wanted, observed)
-
-        one = Pass(
-            self._api,
-            memory.look,
-            memory.shared,
-            cluster,
-            resource,
-            before,
-            self._clock,
-            self._machines,
-            lambda: self._stopping,
-            think,
-            record,
-            kept,
-            lambda kube: brokers_to_query(one.record, wanted, kube),
-        )
+        one = self._pass_of(memory, cluster, resource, before, wanted, record, kept)
         observed = await one.observe()
         plan_, failure = await self._planned(one, memory, wanted, observed)
         understood = failure is None or (isinstance(failure, RefusedError | ApiError) and failure.lasting)
@@ -273,6 +255,36 @@ class Reconciler:
         current = conditions(s, plan_)
         self._metrics.passed(*key, plan_, current, took_s=self._clock() - began, now_s=time.time())
         return self._next(memory, plan_, s)
+
+    def _pass_of(
+        self,
+        memory: _Memory,
+        cluster: NamedCluster,
+        resource: dict[str, Any],
+        before: KRaftClusterStatus,
+        wanted: Wanted,
+        record: Record,
+        kept: RecordObject,
+    ) -> Pass:
+        def think(observed: Observed) -> tuple[do.Plan, Situation | None]:
+            return plan(one.record, wanted, observed, ""), situation(one.record, wanted, observed)
+
+        one = Pass(
+            self._api,
+            memory.look,
+            memory.shared,
+            cluster,
+            resource,
+            before,
+            self._clock,
+            self._machines,
+            lambda: self._stopping,
+            think,
+            record,
+            kept,
+            lambda kube: brokers_to_query(one.record, wanted, kube),
+        )
+        return one
 
     def _status(
         self,

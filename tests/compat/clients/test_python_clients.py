@@ -148,10 +148,10 @@ class TestConfluent:
             "log_level": 0,
         }
         producer = Producer({**old, "message.timeout.ms": 10_000})
-        told: list[Any] = []
-        producer.produce(name, "old", callback=lambda e, m: told.append(e or m.offset()))
+        reported: list[Any] = []
+        producer.produce(name, "old", callback=lambda e, m: reported.append(e or m.offset()))
         assert producer.flush(15) == 0
-        assert told == [0]
+        assert reported == [0]
         consumer = Consumer({**old, "group.id": name, "auto.offset.reset": "earliest"})
         consumer.subscribe([name])
         assert [m.value() for m in _drain(consumer, 1)] == [b"old"]

@@ -59,9 +59,9 @@ def is_visible(members: Members, broker_id: int, topic: str) -> bool:
 
 
 def test_acls_of_kafkas_tool_hold_on_every_member(members: Members) -> None:
-    whoever = ("--allow-principal", "User:ANONYMOUS", "--allow-host", "127.0.0.1", "--operation", "All")
+    anonymous = ("--allow-principal", "User:ANONYMOUS", "--allow-host", "127.0.0.1", "--operation", "All")
     for resource in (("--cluster",), ("--topic", "*"), ("--group", "*")):
-        acls(members, "--add", *whoever, *resource)
+        acls(members, "--add", *anonymous, *resource)
     read = ("--allow-principal", "User:ANONYMOUS", "--allow-host", STRANGER, "--operation", "Describe")
     acls(members, "--add", *read, "--topic", "open-", "--resource-pattern-type", "prefixed")
     listed = acls(members, "--list")
@@ -75,7 +75,7 @@ def test_acls_of_kafkas_tool_hold_on_every_member(members: Members) -> None:
         assert producer.flush(60) == 0
     for broker_id in members.broker_ids:
         assert creation(members, broker_id, "never") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        wait_for("the broker has heard", lambda b=broker_id: is_visible(members, b, "open-1"))
+        wait_for("the broker knows the topic", lambda b=broker_id: is_visible(members, b, "open-1"))
         assert not is_visible(members, broker_id, "hidden")
         assert not is_visible(members, broker_id, "there-is-none")
 

@@ -61,8 +61,8 @@ class Started:
     @property
     def processes(self) -> dict[int, int]:
         """The running processes by node."""
-        told = json.loads((self.data / "plaintext" / "status.json").read_text())
-        return {int(node_id): pid for node_id, pid in told["local"]["pids"].items()}
+        reported = json.loads((self.data / "plaintext" / "status.json").read_text())
+        return {int(node_id): pid for node_id, pid in reported["local"]["pids"].items()}
 
     @property
     def said(self) -> str:
@@ -74,9 +74,9 @@ class Started:
 
     def all_serve(self) -> bool:
         """Whether every node was ready at the last look. A node that is stopped during its start reports nothing."""
-        told = json.loads((self.data / "plaintext" / "status.json").read_text())
-        ready = next(one for one in told["status"]["conditions"] if one["type"] == "Ready")
-        return bool(ready["status"] == "True" and len(told["local"]["pids"]) == len((*CONTROLLERS, *BROKERS)))
+        reported = json.loads((self.data / "plaintext" / "status.json").read_text())
+        ready = next(one for one in reported["status"]["conditions"] if one["type"] == "Ready")
+        return bool(ready["status"] == "True" and len(reported["local"]["pids"]) == len((*CONTROLLERS, *BROKERS)))
 
     def is_ready(self) -> bool:
         assert self.process.poll() is None, self.said

@@ -186,7 +186,7 @@ def test_an_authority_is_replaced_under_load_without_a_lost_record(cluster: Secu
     failed: list[str] = []
     ends = threading.Event()
 
-    def told(error: KafkaError | None, record: Any) -> None:
+    def delivered(error: KafkaError | None, record: Any) -> None:
         if error is not None:
             failed.append(str(error))
         else:
@@ -195,7 +195,7 @@ def test_an_authority_is_replaced_under_load_without_a_lost_record(cluster: Secu
     def produce() -> None:
         producer, number = Producer({**options, "enable.idempotence": True}), 0
         while not ends.is_set():
-            producer.produce("load", str(number).encode(), on_delivery=told)
+            producer.produce("load", str(number).encode(), on_delivery=delivered)
             number += 1
             producer.poll(0.005)
         producer.flush(30)

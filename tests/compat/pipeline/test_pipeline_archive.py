@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 from kraft_node.metadata.log_batches import data_batch
 from kraft_node.metadata.records import encode_record
 from kraft_pipeline.archive import changes, files, plan
-from kraft_pipeline.archive.run import Source, archive, archived, state_at
+from kraft_pipeline.archive.run import MetadataSource, archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_protocol.wire import stored
 from tests.compat.members import Members, wait_for
@@ -123,8 +123,8 @@ def test_the_archive_follows_the_controllers_and_keeps_history(
     state = state_at(archived(spec))
     wait_for("the topics", lambda: second in admin.list_topics(timeout=60).topics)
     wait_for("the partitions", lambda: len(described(admin, [first])) == 4)
-    told = {key: row for key, row in of_state(state.partitions).items() if key[0].startswith(short)}
-    assert told == described(admin, [first, second])
+    reported = {key: row for key, row in of_state(state.partitions).items() if key[0].startswith(short)}
+    assert reported == described(admin, [first, second])
     assert state.small.configs[2, first] == {"retention.ms": "60000"}
     assert state.small.configs[2, second] == {"segment.bytes": "2000000"}
     assert [(b["brokerId"], b["fenced"]) for b in state.small.brokers.values()] == [(1, False)]
@@ -176,8 +176,8 @@ def test_kafka_carries_out_a_plan_that_moves_less_than_its_own(tmp_path: Path) -
             members.create(f"topic-{number}", partitions=8, replicas=2)
         members.start(104)
         spec = ArchiveSpec(controllers=members.bootstrap_controllers)
-        wait_for("four brokers", lambda: len(plan.racks_of(state_at(Source(spec).rows()))) == 4)
-        state = state_at(Source(spec).rows())
+        wait_for("four brokers", lambda: len(plan.racks_of(state_at(MetadataSource(spec).rows()))) == 4)
+        state = state_at(MetadataSource(spec).rows())
         before, racks = plan.of_state(state), plan.racks_of(state)
         after = plan.plan(before, racks)
         ours = plan.score(before, after, racks, {})
@@ -200,7 +200,7 @@ def test_kafka_carries_out_a_plan_that_moves_less_than_its_own(tmp_path: Path) -
         run_tool(tool, *address, "--execute", "--reassignment-json-file", str(path))
 
         def done() -> bool:
-            now = plan.of_state(state_at(Source(spec).rows()))
+            now = plan.of_state(state_at(MetadataSource(spec).rows()))
             return len(now) == 24 and now == {**before, **after}
 
         wait_for("the reassignment", done)

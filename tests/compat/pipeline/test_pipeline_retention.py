@@ -77,10 +77,10 @@ def test_a_backfill_continues_above_acknowledged_losses(cluster: Target, name: s
     given = document(cluster, name, tmp_path / "t", "delta", startingOffsets="latest", commit={"maxRows": 10})
     parsed = table_spec.parse(given)
     runner.Runner(parsed, InlineEngine()).run(once=True)
-    told: list[Any] = []
+    reported: list[Any] = []
 
     def tell(progress: runner.Progress) -> None:
-        told.append(progress)
+        reported.append(progress)
         filling.stop()
 
     filling = runner.Runner(parsed, InlineEngine(), report=tell, backfill=True)

@@ -52,9 +52,9 @@ def document(target: Target, topic: str, path: Path | str, kind: str, **more: An
 
 def run(given: dict[str, Any]) -> list[runner.Progress]:
     """Run until no records are left; returns the batches."""
-    told: list[runner.Progress] = []
-    runner.Runner(table_spec.parse(given), InlineEngine(), report=told.append).run(once=True)
-    return told
+    reported: list[runner.Progress] = []
+    runner.Runner(table_spec.parse(given), InlineEngine(), report=reported.append).run(once=True)
+    return reported
 
 
 def rows(uri: Path | str, kind: str, storage: dict[str, str] | None = None) -> list[dict[str, Any]]:
@@ -221,9 +221,9 @@ def test_a_writer_that_was_replaced_ends(cluster: Target, name: str, tmp_path: P
         writers.start("table", "run", str(file))
         assert writers.line().startswith("batch 0: 5 rows")
         runner.Runner(table_spec.parse(given), InlineEngine()).run(once=True)
-        status, told = writers.ended()
-    assert (status, told.partition(":")[0]) == (3, "kraft-pipeline")
-    assert "has taken over, writer" in told
+        status, reported = writers.ended()
+    assert (status, reported.partition(":")[0]) == (3, "kraft-pipeline")
+    assert "has taken over, writer" in reported
 
 
 KILLS = int(os.environ.get("KRAFT_KILLS", "3"))  # `make table-kills`: fifty of each format

@@ -209,21 +209,21 @@ def test_a_backfill_runs_beside_the_stream(cluster: Target, name: str, tmp_path:
             maintenance.compact(parsed)
             return found
 
-    told: list[int] = []
+    reported: list[int] = []
 
     def fill(engine: InlineEngine, since_s: int | None = None, most: int = 9) -> list[int]:
         """Run the backfill; returns the rows of each batch; stops after `most` batches."""
-        told.clear()
+        reported.clear()
 
         def tell(done: runner.Progress) -> None:
-            told.append(done.rows)
-            if len(told) == most:
+            reported.append(done.rows)
+            if len(reported) == most:
                 filling.stop()
 
         filling = runner.Runner(parsed, engine, report=tell, backfill=True)
         since_ms = None if since_s is None else NOW + 1000 * since_s
-        assert filling.run(since_ms=since_ms) == sum(told)
-        return told
+        assert filling.run(since_ms=since_ms) == sum(reported)
+        return reported
 
     assert fill(Beside(), since_s=55, most=1) == [30]
     # the backfill that was begun continues, whatever options are given now
@@ -256,13 +256,13 @@ def test_a_backfill_that_died_between_its_dead_letters_and_its_rows(cluster: Tar
 
     def one_batch() -> tuple[int, int]:
         def tell(done: runner.Progress) -> None:
-            told.append((done.rows, done.dead))
+            reported.append((done.rows, done.dead))
             writer.stop()
 
-        told: list[tuple[int, int]] = []
+        reported: list[tuple[int, int]] = []
         writer = runner.Runner(parsed, InlineEngine(), report=tell, backfill=True)
         writer.run()
-        return told[0]
+        return reported[0]
 
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
@@ -417,7 +417,7 @@ def test_avro_values_on_spark(spark: Any, cluster: Target, name: str, tmp_path: 
         given = document(
             cluster, name, tmp_path / "t", "delta", value=value, kafka={"kafkaConsumer.pollTimeoutMs": "300"}
         )
-        engine, told = SparkEngine(spark), list[runner.Progress]()
+        engine, reported = SparkEngine(spark), list[runner.Progress]()
         registry.away = True
         with pytest.raises(TaskError, match=r"^schema registry: schema \d of .*: 503") as away:
             runner.Runner(table_spec.parse(given), engine).run(once=True)
@@ -427,8 +427,8 @@ def test_avro_values_on_spark(spark: Any, cluster: Target, name: str, tmp_path: 
         assert (away.value.failure.retriable, refused.value.failure.retriable) == (True, False)
         registry.refuse = False
         given["spec"]["kafka"] = {}
-        runner.Runner(table_spec.parse(given), engine, report=told.append).run(once=True)
-    assert [(p.rows, p.dead) for p in told] == [(120, 1)]
+        runner.Runner(table_spec.parse(given), engine, report=reported.append).run(once=True)
+    assert [(p.rows, p.dead) for p in reported] == [(120, 1)]
     found = sorted(rows(tmp_path / "t", "delta"), key=lambda row: row["id"])
     assert [row["id"] for row in found] == list(range(120))
     assert (found[5]["name"], found[5]["tags"]) == ("n5", None)
@@ -439,12 +439,12 @@ def test_backfill_on_spark(spark: Any, cluster: Target, name: str, tmp_path: Pat
     create(cluster, name, 3)
     written(cluster, pa.table({"value": [b"%d" % n for n in range(600)]}), topic=name)
     given = table_spec.parse(document(cluster, name, tmp_path / "t", "iceberg", startingOffsets="latest"))
-    engine, told = SparkEngine(spark), list[runner.Progress]()
+    engine, reported = SparkEngine(spark), list[runner.Progress]()
     runner.Runner(given, engine).run(once=True)
     written(cluster, pa.table({"value": [b"%d" % n for n in range(600, 700)]}), topic=name)
     runner.Runner(given, engine).run(once=True)
-    assert runner.Runner(given, engine, report=told.append, backfill=True).run() == 600
-    assert (sum(p.rows for p in told), told[-1].lag) == (600, 0)
+    assert runner.Runner(given, engine, report=reported.append, backfill=True).run() == 600
+    assert (sum(p.rows for p in reported), reported[-1].lag) == (600, 0)
     assert runner.Runner(given, engine, backfill=True).run() == 0
     assert Counter(row["value"] for row in rows(tmp_path / "t", "iceberg")) == Counter(b"%d" % n for n in range(700))
 

@@ -203,8 +203,8 @@ def test_damage_in_durable_data_costs_its_replica_and_no_other(node: SeveralDire
     sick = next(path for path in paths if path.parent.name == "d2")
     offset = damage_last_flushed(sick)
     node.start()
-    told = f"{sick}/00000000000000000000.log is damaged at offset {offset}"
-    wait_for("the reason", lambda: told in node.log.read_text(), LONG_S)
+    reported = f"{sick}/00000000000000000000.log is damaged at offset {offset}"
+    wait_for("the reason", lambda: reported in node.log.read_text(), LONG_S)
     for number, path in enumerate(paths):
         if path != sick:
             assert send(node, "t", number, [b"more"]) == []
@@ -232,8 +232,8 @@ def test_damage_in_the_only_directory_does_not_end_the_node(tmp_path: Path) -> N
     (path,) = flushed_log(node.start(), 1)  # type: ignore[arg-type]
     offset = damage_last_flushed(path)
     node.start()
-    told = f"{path}/00000000000000000000.log is damaged at offset {offset}"
-    wait_for("the reason", lambda: told in node.log.read_text(), LONG_S)
+    reported = f"{path}/00000000000000000000.log is damaged at offset {offset}"
+    wait_for("the reason", lambda: reported in node.log.read_text(), LONG_S)
     create(node, "u")
     assert send(node, "u", 0, [b"more"]) == []
     assert read(node, "u", 0, 1) == [b"more"]

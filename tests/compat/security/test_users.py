@@ -16,7 +16,7 @@ from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import Credential, DesiredUser, UserState
 from kraft_operator.protocol import new_client
-from kraft_operator.specs.client_config import Access, java, librdkafka, python
+from kraft_operator.specs.client_config import ClientAccess, java, librdkafka, python
 from kraft_protocol.client.aio import Address
 from tests.compat.security.secured import STANDARD_AUTHORIZER, Secured, lone
 from tests.compat.tools import SERVER as TOOLS
@@ -99,8 +99,8 @@ class Users:
                 await asyncio.sleep(0.2)
         raise AssertionError(self.states)
 
-    def access(self, name: str) -> Access:
-        return Access(self.bootstrap, name, MECHANISM, self.made[name][1])
+    def access(self, name: str) -> ClientAccess:
+        return ClientAccess(self.bootstrap, name, MECHANISM, self.made[name][1])
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def topic_rights(topic: str, *operations: str, **more: Any) -> dict[str, Any]:
     return {"resource": {"type": "Topic", "name": topic}, "operations": list(operations), **more}
 
 
-def configured(access: Access) -> dict[str, Any]:
+def configured(access: ClientAccess) -> dict[str, Any]:
     """The file for librdkafka as a dictionary.
 
     Debian's kcat is left out: SCRAM of librdkafka before 2.6.1 repeats the nonce, and brokers since Kafka 3.7.2 refuse.
@@ -123,22 +123,30 @@ def configured(access: Access) -> dict[str, Any]:
     return dict(line.split("=", 1) for line in librdkafka(access, "").splitlines())
 
 
-def produced(access: Access, topic: str) -> str:
+def produced(access: ClientAccess, topic: str) -> str:
     """Produce a record. Returns the name of the error, empty if it was taken."""
     from confluent_kafka import Producer
 
     errors: list[Any] = []
-    told: list[Any] = []
+    reported: list[Any] = []
     options = {"message.timeout.ms": 5000, "topic.metadata.refresh.interval.ms": 1000}
     producer = Producer({**configured(access), **options, "error_cb": errors.append})
-    producer.produce(topic, b"one", on_delivery=lambda error, _: told.append(error))
+    producer.produce(topic, b"one", on_delivery=lambda error, _: reported.append(error))
     for _ in range(100):
         producer.poll(0.1)
         wrong = [one.name() for one in errors if one.name() == "_AUTHENTICATION"]
-        if told or wrong:
+        if reported or wrong:
             break
     producer.purge()
-    return wrong[0] if wrong else told[0].name() if told and told[0] is not None else "" if told else "NOTHING"
+    return (
+        wrong[0]
+        if wrong
+        else reported[0].name()
+        if reported and reported[0] is not None
+        else ""
+        if reported
+        else "NOTHING"
+    )
 
 
 def make_topic(server: Secured, topic: str) -> None:
@@ -148,7 +156,7 @@ def make_topic(server: Secured, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
 
 
-def wait_until_produced(access: Access, topic: str, expected: str = "") -> None:
+def wait_until_produced(access: ClientAccess, topic: str, expected: str = "") -> None:
     """Produce until it ends as expected: brokers apply changes of the metadata a moment later."""
     for _ in range(40):
         found = produced(access, topic)
@@ -298,7 +306,7 @@ def test_the_former_password_ends_with_a_rotation(server: Secured, users: Users)
 
 
 def test_secrets_do_not_show_in_texts_of_an_access(users: Users) -> None:
-    access = Access("b", "u", MECHANISM, "planted-secret", key="planted-key")
+    access = ClientAccess("b", "u", MECHANISM, "planted-secret", key="planted-key")
     assert "planted" not in repr(access)
     assert json.loads(json.dumps(python(access)))["sasl.password"] == "planted-secret"
 

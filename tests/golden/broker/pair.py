@@ -344,8 +344,8 @@ def brief(value: Any) -> str:
     fields = getattr(value, "_fields", None)
     if fields is not None:
         plain = type(value)()
-        told = [(f, getattr(value, f)) for f in fields if getattr(value, f) != getattr(plain, f)]
-        return f"{type(value).__name__}({', '.join(f'{f}={brief(v)}' for f, v in told)})"
+        changed = [(f, getattr(value, f)) for f in fields if getattr(value, f) != getattr(plain, f)]
+        return f"{type(value).__name__}({', '.join(f'{f}={brief(v)}' for f, v in changed)})"
     if isinstance(value, list):
         return f"[{', '.join(map(brief, value))}]"
     if isinstance(value, (bytes, memoryview)):

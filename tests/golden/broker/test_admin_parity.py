@@ -344,7 +344,7 @@ def test_answers_about_reassignments_and_elections_match(pair: Pair) -> None:
             pair.same(ElectLeadersRequest(election_type=kind, topic_partitions=asked), label=str(kind))
 
 
-def test_answers_about_quotas_and_users_match(pair: Pair) -> None:
+def test_answers_about_quotas_match(pair: Pair) -> None:
     entity, op = AlterClientQuotasRequest.EntityData, AlterClientQuotasRequest.OpData
     for kind, name, key, value in (
         ("user", "alice", "producer_byte_rate", 1000.0),
@@ -395,6 +395,9 @@ def test_answers_about_quotas_and_users_match(pair: Pair) -> None:
         "no-number", AlterClientQuotasRequest([entry], True),
         kafka=lambda a: a.entries[0].error_code == 0, ours=lambda a: a.entries[0].error_code == 42,
     )  # fmt: skip
+
+
+def test_answers_about_scram_users_match(pair: Pair) -> None:
     upsert = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
     for least in (4096, 1):
         credentials = [upsert("open", 1, 4096, b"salt", b""), upsert("open", 2, least, b"salt", b"x")]

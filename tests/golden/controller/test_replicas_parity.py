@@ -237,7 +237,7 @@ def _lines(side: Side, records: list[Any]) -> list[str]:
     Records that a controller writes by itself are left out, and the names of topics that have their own ids.
     """
     own = {"NoOpRecord", "ProducerIdsRecord", "RegisterControllerRecord", "TopicRecord"}
-    told = [(type(record).__name__, side.plain(record)) for record in records if type(record).__name__ not in own]
+    reported = [(type(record).__name__, side.plain(record)) for record in records if type(record).__name__ not in own]
 
     def about(entry: tuple[str, Any]) -> tuple[str, ...]:
         kind, fields = entry
@@ -245,7 +245,7 @@ def _lines(side: Side, records: list[Any]) -> list[str]:
         # The records of a partition, its creation and its changes, keep their order.
         return (kind.replace("Change", ""), *(str(fields.get(name)) for name in names))
 
-    lines = [f"{kind} {fields}" for kind, fields in sorted(told, key=about)]
+    lines = [f"{kind} {fields}" for kind, fields in sorted(reported, key=about)]
     # Kafka fences a fenced broker once more when it unregisters it.
     again = [line == before and "RegistrationChange" in line for before, line in zip(["", *lines], lines, strict=False)]
     return [line for line, is_again in zip(lines, again, strict=True) if not is_again]
@@ -273,8 +273,8 @@ def brokers_come(story: Both) -> None:
     story.beat(1)
     controller = m.ControllerRegistrationRequest
     listener = controller.Listener("CONTROLLER", "c", 9093, 0)
-    told = controller(3001, uuid(9), False, [listener], [controller.Feature(METADATA_VERSION, 7, 30)])
-    story.tell(lambda _: told, 0)
+    reported = controller(3001, uuid(9), False, [listener], [controller.Feature(METADATA_VERSION, 7, 30)])
+    story.tell(lambda _: reported, 0)
     story.create("t", [1, 2, 3], [1, 2, 3], min_insync_replicas="1")
     story.create("u", [2, 3], unclean_leader_election_enable="true", min_insync_replicas="1")
     story.create("e", [1, 2, 3], min_insync_replicas="2")

@@ -215,28 +215,28 @@ def show(value: Any) -> str:
 def retell(text: str) -> str:
     """The script with the effects of the present code."""
     story = Story()
-    told = []
+    reported = []
     for line in text.splitlines():
         if line.startswith("    "):
             continue
-        told.append(line)
+        reported.append(line)
         if line.startswith("> "):
-            told += ["    " + work for work in story.tell(line[2:])]
+            reported += ["    " + work for work in story.tell(line[2:])]
         elif line.startswith("@ "):
             story.now = int(line[2:])
         elif ": " in line and not line.startswith("#"):
             name, _, value = line.partition(": ")
             story.settings[name] = value
-    return "\n".join(told) + "\n"
+    return "\n".join(reported) + "\n"
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_a_story_replays_to_its_recorded_end(path: Path) -> None:
     text = path.read_text()
-    told = retell(text)
+    reported = retell(text)
     if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(told)
-    assert told == text
+        path.write_text(reported)
+    assert reported == text
 
 
 def test_there_are_enough_stories() -> None:

@@ -33,6 +33,26 @@ def text(values: list[int] | tuple[int, ...] | int | None) -> str:
     return str(values) if isinstance(values, int) else ",".join(map(str, values))
 
 
+def targets_of(
+    rng: random.Random, change: PartitionChange, replicas: list[int], brokers: list[int]
+) -> list[list[int] | int | None]:
+    """Set random targets of the change. Returns ISR, replicas, removing, adding, recovery, unclean shutdowns."""
+    targets: list[list[int] | int | None] = [None] * 6
+    if rng.random() < 0.6:
+        targets[0] = change.isr = subset(rng, replicas)
+    if rng.random() < 0.3:
+        targets[1] = change.replicas = subset(rng, brokers, 1)
+        targets[2] = change.removing = subset(rng, change.replicas)
+        targets[3] = change.adding = subset(rng, [b for b in change.replicas if b not in change.removing])
+    if rng.random() < 0.3:
+        targets[4] = change.recovery = rng.choice([0, 1])
+    if rng.random() < 0.3:
+        unclean = rng.sample(brokers, 1)
+        targets[5] = unclean
+        change.unclean_shutdown = frozenset(unclean)
+    return targets
+
+
 def case(rng: random.Random) -> tuple[PartitionChange, str]:
     """A planned change, and the same change as a line for the oracle."""
     brokers = list(range(1, 7))
@@ -71,19 +91,7 @@ def case(rng: random.Random) -> tuple[PartitionChange, str]:
         directory_for=directory,  # type: ignore[arg-type]
     )
     change.election = rng.choice(list(Election))
-    targets: list[list[int] | int | None] = [None] * 6
-    if rng.random() < 0.6:
-        targets[0] = change.isr = subset(rng, replicas)
-    if rng.random() < 0.3:
-        targets[1] = change.replicas = subset(rng, brokers, 1)
-        targets[2] = change.removing = subset(rng, change.replicas)
-        targets[3] = change.adding = subset(rng, [b for b in change.replicas if b not in change.removing])
-    if rng.random() < 0.3:
-        targets[4] = change.recovery = rng.choice([0, 1])
-    if rng.random() < 0.3:
-        unclean = rng.sample(brokers, 1)
-        targets[5] = unclean
-        change.unclean_shutdown = frozenset(unclean)
+    targets = targets_of(rng, change, replicas, brokers)
     fields = [
         level,
         int(elr_enabled),

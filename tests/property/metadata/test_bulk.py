@@ -76,8 +76,8 @@ def test_values_read_equal_those_of_the_codec(seed: int, count: int, before: int
     assert _counts(fast.image) == _counts(slow.image)
     assert fast.image.topics.partition_count == slow.image.topics.partition_count
     assert (fast.image.offset, fast.image.epoch, fast.image.timestamp_ms) == (1000, 2, 3)
-    told, expected = fast.publish(is_snapshot=True), slow.publish(is_snapshot=True)
-    assert {i: change.partitions for i, change in told.topics.items()} == {
+    reported, expected = fast.publish(is_snapshot=True), slow.publish(is_snapshot=True)
+    assert {i: change.partitions for i, change in reported.topics.items()} == {
         i: change.partitions for i, change in expected.topics.items()
     }
 

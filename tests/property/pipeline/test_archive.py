@@ -73,7 +73,7 @@ def batches(values: list[bytes], rng: Random) -> bytes:
 
 def rows_of(data: bytes, **options: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pa.Table.from_batches(
-        list(changes.Decoder().decode(data, **options)), schema=changes.SCHEMA
+        list(changes.ChangeDecoder().decode(data, **options)), schema=changes.SCHEMA
     ).to_pylist()
     return rows
 
@@ -116,8 +116,10 @@ def test_columns_equal_those_of_the_slow_decoder(rare: int, seed: int) -> None:
     for row, value in zip(rows, values, strict=True):
         expected = expected_row(value)
         row["fields"] = None if row["fields"] is None else json.loads(row["fields"])
-        told = {name: cell for name, cell in row.items() if name not in ("offset", "epoch", "timestamp", "snapshot")}
-        assert told == dict.fromkeys(told) | expected
+        reported = {
+            name: cell for name, cell in row.items() if name not in ("offset", "epoch", "timestamp", "snapshot")
+        }
+        assert reported == dict.fromkeys(reported) | expected
 
 
 def _renumbered(message: Any, rng: Random) -> None:
@@ -142,7 +144,7 @@ def test_the_state_at_an_offset_is_the_sum_of_earlier_records(seed: int, count: 
     model = stories.model.copy()
     made += stories.records(more)
     data = batches([encoded(r) for r in made], Random(seed))
-    state = state_at(changes.Decoder().decode(data), offset=count - 1)
+    state = state_at(changes.ChangeDecoder().decode(data), offset=count - 1)
     assert state.offset == count - 1
     small = state.small
     assert small.features == model.features
@@ -189,10 +191,10 @@ def test_a_transaction_applies_at_its_end(seed: int, ends: bool) -> None:
     made = [*before, stored.BeginTransactionRecord(name="n"), *within, end]
     data = batches([encoded(r) for r in made], Random(seed))
     for offset, model in ((40, then), (41, stories.model if ends else then)):
-        small = state_at(changes.Decoder().decode(data), offset=offset).small
+        small = state_at(changes.ChangeDecoder().decode(data), offset=offset).small
         assert set(small.topics) == {text(i) for i in model.topics}
         assert small.configs == model.configs
-        partitions = state_at(changes.Decoder().decode(data), offset=offset).partitions
+        partitions = state_at(changes.ChangeDecoder().decode(data), offset=offset).partitions
         epochs = {(r["topic_id"], r["partition"]): r["partition_epoch"] for r in partitions.to_pylist()}
         assert epochs == {
             (text(topic), number): partition["epoch"]
@@ -212,7 +214,7 @@ def test_a_log_in_parts_leads_to_the_same_state(seed: int, count: int) -> None:
         made += [stored.EndTransactionRecord(), stored.NoOpRecord(), *stories.records(rng.randint(0, 30))]
     made += [stored.BeginTransactionRecord(name="n"), *stories.records(10), stored.AbortTransactionRecord()]
     made += [stored.NoOpRecord()] * rng.randint(0, 2)
-    rows = list(changes.Decoder().decode(batches([encoded(r) for r in made], rng)))
+    rows = list(changes.ChangeDecoder().decode(batches([encoded(r) for r in made], rng)))
     rows = [batch.slice(at, 7) for batch in rows for at in range(0, batch.num_rows, 7)]
     expected, replay = state_at(iter(rows)), Replay()
     while rows:

@@ -50,7 +50,7 @@ class QuietApi(SimApi):
         self.wake: Any = lambda: None
         self.changes = 0
         """Ticks at which watches had something to tell."""
-        self._told: dict[tuple[str, str, str], Object] = {}
+        self._reported: dict[tuple[str, str, str], Object] = {}
 
     async def _wait(self) -> None:
         await asyncio.sleep(0.01)
@@ -79,8 +79,8 @@ class QuietApi(SimApi):
             elif key[0] == "Pod":
                 self._pod(key, one, now)
         shown = {key: repr(one) for key, one in self.objects.items() if key[0] in SHOWN}
-        if shown != self._told:
-            self._told = shown
+        if shown != self._reported:
+            self._reported = shown
             self.changes += 1
             self.loop.call_later(TELLS_S, self.wake)
 
@@ -105,9 +105,9 @@ class QuietApi(SimApi):
         ready = self.cluster.is_up(number) and now >= since + self._after(one, READY_S)
         if number in VOTERS:
             ready = ready and self.cluster.quorum() is not None
-        if one.get("told") != ready:
-            one["told"] = ready
-            self.told(one, ready=ready, restarts=0)
+        if one.get("reported") != ready:
+            one["reported"] = ready
+            self.reported(one, ready=ready, restarts=0)
             one["status"]["containerStatuses"][0]["state"] = {"running": {}}
 
 
@@ -166,8 +166,8 @@ class Begin(Life):
         self.took_s[what], self.cost[what] = self.loop.time() - began, self.api.requests - before
 
     def ready(self) -> bool:
-        told = self.api.objects["KRaftCluster", *KEY].get("status", {})
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in told.get("conditions", ()))
+        reported = self.api.objects["KRaftCluster", *KEY].get("status", {})
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in reported.get("conditions", ()))
 
     def rolled(self) -> bool:
         pods = [one for (kind, *_), one in self.api.objects.items() if kind == "Pod"]

@@ -277,9 +277,9 @@ class SimApi(FakeApi):
         elif now > due and not self.cluster.is_up(node_id):
             restarts = one.get("status", {}).get("containerStatuses", [{"restartCount": -1}])[0]["restartCount"] + 1
             self.cluster.came_up(node_id)
-            self.told(one, ready=True, restarts=restarts)
+            self.reported(one, ready=True, restarts=restarts)
 
-    def told(self, pod: Object, *, ready: bool, restarts: int) -> None:
+    def reported(self, pod: Object, *, ready: bool, restarts: int) -> None:
         """A kubelet's report about a pod."""
         state = {"running": {}} if ready else {"waiting": {"reason": "CrashLoopBackOff"}}
         value = str(ready)
@@ -298,7 +298,7 @@ class SimApi(FakeApi):
             self.cluster.went_down(node_id, cleanly=False)
             pod["due"] = self.loop.time() + self.rng.choice((4.0, 20.0, 60.0))
             restarts = pod["status"]["containerStatuses"][0]["restartCount"]
-            self.told(pod, ready=False, restarts=restarts)
+            self.reported(pod, ready=False, restarts=restarts)
 
     def apply_anew(self, spec: Object) -> None:
         """Delete the resource and apply it from Git: another uid, no status, no annotations."""

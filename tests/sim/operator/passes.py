@@ -130,16 +130,16 @@ class Life:
     def settled(self) -> bool:
         """Whether all nodes run the requested version and configuration, replicas are in sync, and no work is left."""
         cluster = self.api.cluster
-        told = self.api.objects["KRaftCluster", *KEY].get("status", {})
-        conditions = {one["type"]: one["status"] for one in told.get("conditions", ())}
+        reported = self.api.objects["KRaftCluster", *KEY].get("status", {})
+        conditions = {one["type"]: one["status"] for one in reported.get("conditions", ())}
         return (
             all(cluster.is_up(i) for i in (*VOTERS, *BROKERS))
             and all(partition.isr == {*BROKERS} for partition in cluster.partitions)
             and conditions.get("Ready") == "True"
             and conditions.get("Progressing") == conditions.get("Degraded") == "False"
             and not any(MARK in one["metadata"].get("annotations", {}) for one in self.api.objects.values())
-            and told.get("observedGeneration") == self.api.objects["KRaftCluster", *KEY]["metadata"]["generation"]
-            and not any(node.get("needsRestart") for node in told.get("nodes", ()))
+            and reported.get("observedGeneration") == self.api.objects["KRaftCluster", *KEY]["metadata"]["generation"]
+            and not any(node.get("needsRestart") for node in reported.get("nodes", ()))
         )
 
     # Faults and edits

@@ -78,7 +78,7 @@ class Quorum(Simulation):
             return None
         node, now_ms = leader.node, leader.local_us() // 1000
 
-        def told(one: object) -> seen.Replica:
+        def reported(one: object) -> seen.Replica:
             key, caught_up_ms, end = one.key, one.caught_up_ms, one.end_offset  # type: ignore[attr-defined]
             voter = node.voters.get(key.id) if node.leader.progress.voters.get(key.id) is one else None
             directory = bytes((key if voter is None else voter.key).directory)
@@ -91,10 +91,10 @@ class Quorum(Simulation):
         found = seen.Quorum(
             leader.id,
             node.epoch,
-            {node_id: told(one) for node_id, one in progress.voters.items()},
+            {node_id: reported(one) for node_id, one in progress.voters.items()},
             # As in `observe.kafka`: of a node's two disks, the one that fetches.
             {
-                one.key.id: told(one)
+                one.key.id: reported(one)
                 for one in sorted(progress.observers.values(), key=lambda one: one.last_fetch_ms)
                 if one.key.id not in progress.voters or one.last_fetch_ms > progress.voters[one.key.id].last_fetch_ms
             },

@@ -20,7 +20,8 @@ from kraft_operator.plan.model.situation import BEHIND_MAX_MS
 from kraft_operator.plan.model.wanted import Wanted
 from kraft_operator.plan.planner import plan
 from tests.sim.operator.quorum import DYNAMIC, SECOND_US, Quorum
-from tests.unit.operator.world import CLUSTER, STOP_TICKS, Pod, World, wanted
+from tests.unit.operator.world import CLUSTER, STOP_TICKS, World, wanted
+from tests.unit.operator.world_objects import Pod
 
 GRACE_TICKS = 20
 LAG_TICKS = 5

@@ -27,7 +27,7 @@ def test_a_forgotten_vote_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_majority_of_one_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tally, "is_won", property(lambda tally: True in tally._answers.values()))
-    told: list[str] = []
+    reported: list[str] = []
     with pytest.raises(AssertionError, match="law: one leader per epoch"):
-        search(100_000, say=told.append)
-    assert told[-1].count("\n") >= 2, "the story ends with the event that broke the law"
+        search(100_000, say=reported.append)
+    assert reported[-1].count("\n") >= 2, "the story ends with the event that broke the law"

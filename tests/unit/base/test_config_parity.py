@@ -26,7 +26,7 @@ from kraft_node.base.config.client_metrics import check_client_metrics_overrides
 from kraft_node.base.config.dynamic import check_broker_overrides
 from kraft_node.base.config.group import check_group_overrides
 from kraft_node.base.config.topic import TopicConfig, attribute
-from kraft_node.base.config.types import double_text, parse_type, value_text
+from kraft_node.base.config.value_types import double_text, parse_type, value_text
 from tests.peer import run_java
 
 pytestmark = pytest.mark.peer

@@ -16,12 +16,12 @@ DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 4, 6, 8
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[etcd.Connection, socket.socket]]:
+def pair() -> Iterator[tuple[etcd.EtcdConnection, socket.socket]]:
     ours, server = socket.socketpair()
     with closing(ours), closing(server):
         for end in (ours, server):
             end.settimeout(60)
-        connection = etcd.Connection(ours)
+        connection = etcd.EtcdConnection(ours)
         assert server.recv(65536).startswith(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04")
         yield connection, server
 
@@ -31,7 +31,7 @@ def frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
 
 
 def test_an_answer_in_pieces_is_joined_and_pings_are_answered(
-    pair: tuple[etcd.Connection, socket.socket],
+    pair: tuple[etcd.EtcdConnection, socket.socket],
 ) -> None:
     connection, server = pair
     connection.send()
@@ -48,7 +48,7 @@ def test_an_answer_in_pieces_is_joined_and_pings_are_answered(
     assert connection.receive()
 
 
-def test_the_window_of_a_connection_is_opened_again(pair: tuple[etcd.Connection, socket.socket]) -> None:
+def test_the_window_of_a_connection_is_opened_again(pair: tuple[etcd.EtcdConnection, socket.socket]) -> None:
     connection, server = pair
     body = bytes(16_384)
     sent = b""
@@ -63,7 +63,7 @@ def test_the_window_of_a_connection_is_opened_again(pair: tuple[etcd.Connection,
     assert sent.count(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 32_768))) == 2
 
 
-def test_a_refusal_is_an_error(pair: tuple[etcd.Connection, socket.socket]) -> None:
+def test_a_refusal_is_an_error(pair: tuple[etcd.EtcdConnection, socket.socket]) -> None:
     connection, server = pair
     connection.send()
     server.sendall(frame(HEADERS, 5, 1, b"only trailers"))

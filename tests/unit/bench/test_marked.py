@@ -33,6 +33,6 @@ def test_the_bench_of_spark_writes_its_table_into_the_page_of_the_pipeline(tmp_p
 
     page = tmp_path / "pipeline.md"
     page.write_text((Path(__file__).parents[3] / "docs" / "pipeline.md").read_text())
-    rows = [pipeline_spark.Row("read 100 B", "s/GB", 1.0, pairs=[(1.0, 2.0)])]
+    rows = [pipeline_spark.Comparison("read 100 B", "s/GB", 1.0, pairs=[(1.0, 2.0)])]
     marked.write(page, "spark", pipeline_spark.page(rows, 256))
     assert "| read 100 B |" in page.read_text()

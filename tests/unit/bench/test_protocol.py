@@ -133,17 +133,17 @@ def test_a_server_that_outlives_rounds_is_started_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
     monkeypatch.setattr(runner, "_check_server", lambda _server: None)
-    told: list[str] = []
+    reported: list[str] = []
 
     @contextmanager
     def live(step: Step) -> Iterator[Life]:
-        told.append(f"begin {step.server.name}")
-        yield Life(lambda: Measured({"row": float(len(told))}, {"raw": 1}), {"series": [1]})
-        told.append(f"end {step.server.name}")
+        reported.append(f"begin {step.server.name}")
+        yield Life(lambda: Measured({"row": float(len(reported))}, {"raw": 1}), {"series": [1]})
+        reported.append(f"end {step.server.name}")
 
     journal = measured(tmp_path, living(live, apart=apart), rounds=3)
-    assert sorted(told) == ["begin kafka", "begin ours", "end kafka", "end ours"]
-    assert [text.split()[0] for text in told] == (["begin", "end"] * 2 if apart else ["begin"] * 2 + ["end"] * 2)
+    assert sorted(reported) == ["begin kafka", "begin ours", "end kafka", "end ours"]
+    assert [text.split()[0] for text in reported] == (["begin", "end"] * 2 if apart else ["begin"] * 2 + ["end"] * 2)
     ends = journal.run.ends
     assert len(ends) == 6 and all(end["detail"]["raw"] == 1 for end in ends.values())
     warm = [key for key, end in ends.items() if end["detail"].get("warm", {}).get("series") == [1]]

@@ -111,18 +111,20 @@ def test_a_wrong_value_of_the_switch_is_named() -> None:
 def test_a_heartbeat_reports_the_end_of_the_brokers_snapshot() -> None:
     quorum = Quorum()
     quorum.start(1)
-    told: list[tuple[int, int | None]] = []
-    quorum.controller.brokers.on_snapshot_reported = lambda broker_id, end_offset: told.append((broker_id, end_offset))
+    reported: list[tuple[int, int | None]] = []
+    quorum.controller.brokers.on_snapshot_reported = lambda broker_id, end_offset: reported.append(
+        (broker_id, end_offset)
+    )
     request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=quorum.epoch_of(1), current_metadata_offset=99)
     add_snapshot_end(request, 4_000)
     for version in (0, 1, 2):
         quorum.respond(codec.decode(BrokerHeartbeatRequest, codec.encode(request, version), version), version)
     quorum.heartbeat(1)
-    assert told == [(1, 4_000)] * 3 + [(1, None)], "nodes of Apache Kafka say nothing"
+    assert reported == [(1, 4_000)] * 3 + [(1, None)], "nodes of Apache Kafka say nothing"
     stale = BrokerHeartbeatRequest(broker_id=1, broker_epoch=quorum.epoch_of(1) + 1)
     add_snapshot_end(stale, 5_000)
     assert code_of(quorum.ask(stale)) == ErrorCode.STALE_BROKER_EPOCH
-    assert len(told) == 4, "only the registered incarnation is believed"
+    assert len(reported) == 4, "only the registered incarnation is believed"
 
 
 def test_a_new_incarnation_leaves_the_isrs_of_the_old_one() -> None:

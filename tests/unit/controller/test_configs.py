@@ -138,8 +138,8 @@ def test_a_controllers_loggers_are_set_even_on_a_standby(quorum: Quorum) -> None
     asked = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=BROKER_LOGGER, resource_name=own, configuration_keys=[logger.name]
     )
-    (told,) = quorum.respond(DescribeConfigsRequest(resources=[asked])).results
-    assert [(row.value, row.config_source) for row in told.configs] == [("DEBUG", 6)]
+    (reported,) = quorum.respond(DescribeConfigsRequest(resources=[asked])).results
+    assert [(row.value, row.config_source) for row in reported.configs] == [("DEBUG", 6)]
     assert alter(quorum, resource(BROKER_LOGGER, own, (logger.name, DELETE, None))) == [(0, None)]
     assert logger.level == logging.NOTSET
 

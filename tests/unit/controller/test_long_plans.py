@@ -324,14 +324,14 @@ def test_a_fencing_interrupted_by_a_resignation_is_restarted_by_the_next_control
 @pytest.mark.usefixtures("clock_moves")
 def test_a_fencing_interrupted_by_a_failure_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     quorum = many()
-    told = []
-    quorum.controller.on_defect = lambda where, error: told.append(where)
+    reported = []
+    quorum.controller.on_defect = lambda where, error: reported.append(where)
     silent(quorum)
     cluster_type = type(quorum.controller.cluster)
     with monkeypatch.context() as broken:
         broken.setattr(cluster_type, "change", lambda *_: 1 / 0)
         finish(quorum)
-    assert told == ["the controller, planning in turns"]
+    assert reported == ["the controller, planning in turns"]
     assert not quorum.controller.cluster.leaving[1]
     silent(quorum)
     finish(quorum)

@@ -90,13 +90,13 @@ def test_a_plan_that_does_not_replay_is_refused_and_the_node_survives(
     assert answer.error is not None
     assert answer.error.code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert node.driver.next_offset == end, "nothing was appended"
-    assert not [told for told in node.told if told[0] == "fatal"]
+    assert not [reported for reported in node.reported if reported[0] == "fatal"]
     assert rafted.controller.is_active
     monkeypatch.undo()
     assert rafted.ask(create_request("foo")).topics[0].error_code == ErrorCode.NONE
 
     again = Node(storage).start()
-    assert not [told for told in again.told if told[0] == "fatal"]
+    assert not [reported for reported in again.reported if reported[0] == "fatal"]
     assert again.driver.image.topics.by_name("foo") is not None
 
 
@@ -197,7 +197,7 @@ def test_a_plan_of_several_batches_is_scheduled_at_once() -> None:
     assert node.driver.next_offset == 1, "nothing changes before it is scheduled"
     node.driver.schedule(prepared)
     node.world.run()
-    assert node.told[-1] == ("commit", prepared.last_offset)
+    assert node.reported[-1] == ("commit", prepared.last_offset)
 
 
 def test_the_epoch_of_a_restarted_broker_is_the_offset_of_its_registration() -> None:

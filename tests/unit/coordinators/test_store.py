@@ -69,14 +69,14 @@ def test_an_epoch_of_the_past_does_not_write():
 def test_commits_are_reported_once_and_lost_leadership_is_no_commit():
     replicas = Replicas()
     store = ReplicaStore(replicas, OFFSETS)
-    told = []
-    store.when_committed(0, 7, lambda: told.append("at once"))
-    store.when_committed(0, 8, lambda: told.append("later"))
-    store.when_committed(0, 9, lambda: told.append("never"))
-    assert told == ["at once"]
+    reported = []
+    store.when_committed(0, 7, lambda: reported.append("at once"))
+    store.when_committed(0, 8, lambda: reported.append("later"))
+    store.when_committed(0, 9, lambda: reported.append("never"))
+    assert reported == ["at once"]
     replicas.partition.waiting[0](ErrorCode.NONE)
     replicas.partition.waiting[1](ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert told == ["at once", "later"]
+    assert reported == ["at once", "later"]
     assert (store.start_offset(0), store.end_offset(0), store.high_watermark(0)) == (3, 9, 7)
 
 

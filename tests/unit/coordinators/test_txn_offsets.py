@@ -40,11 +40,13 @@ def only(call: Call) -> ErrorCode:
 
 def end(node: Node, *, is_commit: bool, producer_id: int = 7, epoch: int = 0) -> list[Any]:
     """Write the marker of the producer's transaction. Returns the results that the coordinator reported."""
-    told: list[Any] = []
+    reported: list[Any] = []
     (partition,) = {partition for partition, *_ in node.agreement.asked}
     shard = node.coordinator.runtime.shard_at(partition)
-    shard.end_transaction(TransactionalProducer(producer_id, epoch), told.append, commit=is_commit, coordinator_epoch=3)
-    return told
+    shard.end_transaction(
+        TransactionalProducer(producer_id, epoch), reported.append, commit=is_commit, coordinator_epoch=3
+    )
+    return reported
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -122,7 +124,7 @@ def test_commit_waits_for_the_coordinator() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "code", "told"),
+    ("version", "code", "reported"),
     [
         (4, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
         (4, ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
@@ -134,10 +136,10 @@ def test_commit_waits_for_the_coordinator() -> None:
         (4, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_refusals_of_the_coordinator(version: int, code: ErrorCode, told: ErrorCode) -> None:
+def test_refusals_of_the_coordinator(version: int, code: ErrorCode, reported: ErrorCode) -> None:
     node = Node()
     node.agreement.answer = KafkaError(code)
-    assert only(commit(node, {("t", 0): 5}, version=version)) is told
+    assert only(commit(node, {("t", 0): 5}, version=version)) is reported
     node.agreement.answer = None
     end(node, is_commit=True)
     assert node.offsets() == {}

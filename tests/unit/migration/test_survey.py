@@ -101,7 +101,7 @@ def test_a_cluster_without_a_controller_blocks() -> None:
     assert found(servers) == ["blocker ZooKeeper: no broker is the controller"]
 
 
-def test_a_topic_that_is_being_deleted_is_told() -> None:
+def test_a_topic_that_is_being_deleted_is_reported() -> None:
     servers = zookeeper()
     servers.put("/admin/delete_topics/t")
     assert found(servers) == ["warning topic t: it is being deleted, and is not migrated"]
@@ -123,7 +123,7 @@ def test_a_topic_that_is_being_deleted_is_told() -> None:
         ),
     ],
 )
-def test_a_setting_of_a_broker_is_told(changes: dict[str, str | None], expected: str) -> None:
+def test_a_setting_of_a_broker_is_reported(changes: dict[str, str | None], expected: str) -> None:
     listed = found(zookeeper(), facts(**changes), facts(**changes))
     assert expected in listed
     assert expected.replace("broker 1", "broker 2") in listed
@@ -156,7 +156,7 @@ def test_a_broker_that_describes_nothing_blocks() -> None:
     assert one == "blocker broker 2: its configuration cannot be read: connection refused"
 
 
-def test_secrets_that_controllers_need_are_told() -> None:
+def test_secrets_that_controllers_need_are_reported() -> None:
     listed = found(zookeeper(), facts("password.encoder.secret"), facts("delegation.token.secret.key"))
     assert listed == [
         "warning controllers: broker configurations have encrypted passwords",

@@ -17,10 +17,10 @@ from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.wanted import Pool, Wanted
 from kraft_operator.plan.planner import plan
+from tests.unit.operator.world_objects import START_TICKS, Partition, Pod
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 TICK_MS = 1_000
-START_TICKS = 2
 CATCH_UP_TICKS = 2
 STOP_TICKS = 1
 FORMAT_TICKS = 1
@@ -39,38 +39,6 @@ def wanted(controllers: int = 3, brokers: int = 3, image: str = "a", **changes: 
         Pool("brokers", False, True, brokers, 101, aspects),
     )
     return replace(Wanted(pools=pools), **changes)  # type: ignore[arg-type]
-
-
-@dataclass
-class Pod:
-    aspects: dict[str, str]
-    disk: int
-    age: int = 0
-    stopping: int | None = None
-    broken: bool = False
-    """Its container never starts."""
-    missing: str = ""
-    """Its configuration, where that is gone and cannot be restored."""
-
-    @property
-    def ready(self) -> bool:
-        return not self.broken and self.stopping is None and self.age >= START_TICKS
-
-    @property
-    def voters(self) -> tuple[int, ...]:
-        return tuple(int(word) for word in self.aspects.get("voters", "").split(",") if word)
-
-    def has(self, role: str) -> bool:
-        return role in self.aspects["roles"].split(",")
-
-
-@dataclass
-class Partition:
-    replicas: tuple[int, ...]
-    isr: set[int]
-    min_isr: int = 2
-    target: tuple[int, ...] = ()
-    ticks: int = 0
 
 
 @dataclass
@@ -191,17 +159,6 @@ class World:
             pool = self.wanted.pool(node.pool)
             if pool is not None:
                 self.owned = self.owned | {node.id} if pool.delete_volumes else self.owned - {node.id}
-        volumes = {
-            key: seen.Volume(
-                owner,
-                dict(self.sizes.get(key, {})),
-                frozenset(name for name, mine in self.disks.get(key, {}).items() if owner and not mine),
-                self.volume_racks.get(key[0], ""),
-                key[0] in self.owned,
-                self.replaced.get(key, frozenset()),
-            )
-            for key, owner in self.volumes.items()
-        }
         jobs = {
             key: seen.Job(
                 "done" if ticks >= FORMAT_TICKS else "running",
@@ -212,30 +169,46 @@ class World:
             )
             for key, ticks in self.jobs.items()
         }
-        quorum = metadata = None
         leader = self.leader()
-        if leader is not None:
-            quorum = self.quorum(leader)
-        brokers = {
-            i: seen.Broker(not (i in self.pods and self.pods[i].ready), rack) for i, rack in self.registered.items()
-        }
-        if not all(broker.fenced for broker in brokers.values()):
-            partitions = tuple(
-                seen.Partition(t, n, p.replicas, frozenset(p.isr), p.min_isr, bool(p.target))
-                for (t, n), p in self.partitions.items()
-            )
-            supported = {"metadata.version": 30, "kraft.version": 1}
-            metadata = seen.Metadata(
-                brokers, partitions, dict(self.dynamic), dict(self.features), supported, frozenset(self.throttled)
-            )
+        quorum = None if leader is None else self.quorum(leader)
         ages = [0, 0, 0]
         if rng is not None:
             ages = [rng.choice((0, 0, 0, 60_000)) for _ in range(3)]
         return seen.Observed(
-            seen.Aged(seen.Kube(pods, volumes, jobs, dict(self.addresses)), ages[0]),
+            seen.Aged(seen.Kube(pods, self.seen_volumes(), jobs, dict(self.addresses)), ages[0]),
             seen.Aged(quorum, ages[1]),
-            seen.Aged(metadata, ages[2]),
+            seen.Aged(self.metadata(), ages[2]),
             since_pod_change_ms=self.pods_changed * TICK_MS + 1,
+        )
+
+    def seen_volumes(self) -> dict[tuple[int, int], seen.Volume]:
+        """The volumes of each disk."""
+        return {
+            key: seen.Volume(
+                owner,
+                dict(self.sizes.get(key, {})),
+                frozenset(name for name, mine in self.disks.get(key, {}).items() if owner and not mine),
+                self.volume_racks.get(key[0], ""),
+                key[0] in self.owned,
+                self.replaced.get(key, frozenset()),
+            )
+            for key, owner in self.volumes.items()
+        }
+
+    def metadata(self) -> seen.Metadata | None:
+        """What a broker answers; None if all are down."""
+        brokers = {
+            i: seen.Broker(not (i in self.pods and self.pods[i].ready), rack) for i, rack in self.registered.items()
+        }
+        if all(broker.fenced for broker in brokers.values()):
+            return None
+        partitions = tuple(
+            seen.Partition(t, n, p.replicas, frozenset(p.isr), p.min_isr, bool(p.target))
+            for (t, n), p in self.partitions.items()
+        )
+        supported = {"metadata.version": 30, "kraft.version": 1}
+        return seen.Metadata(
+            brokers, partitions, dict(self.dynamic), dict(self.features), supported, frozenset(self.throttled)
         )
 
     # Steps
@@ -297,7 +270,12 @@ class World:
             self.take_down(step.nodes)
         elif isinstance(step, do.Stop):
             self.take_down((step.node,))
-        elif isinstance(step, do.Reassign):
+        else:
+            self.apply_to_kafka(step)
+
+    def apply_to_kafka(self, step: do.Step) -> None:
+        """Apply a step that is a request to Kafka."""
+        if isinstance(step, do.Reassign):
             for key, replicas in step.moves.items():
                 self.partitions[key].target, self.partitions[key].ticks = replicas, 0
         elif isinstance(step, do.Unregister):

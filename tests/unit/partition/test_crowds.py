@@ -16,10 +16,10 @@ class Reader:
     def __init__(self, number: int = 0, *, fails: bool = False) -> None:
         self.number = number
         self.fails = fails
-        self.told: list[int] = []
+        self.reported: list[int] = []
 
     def partition_changed(self, appended_bytes: int) -> None:
-        self.told.append(appended_bytes)
+        self.reported.append(appended_bytes)
         if self.fails:
             raise ZeroDivisionError
 
@@ -48,9 +48,9 @@ def test_an_append_notifies_a_crowd_in_turns(rig: Rig) -> None:
     readers = [Reader() for _ in range(1000)]
     crowd = rig.crowd(readers)
     crowd.notify(10)
-    assert not any(reader.told for reader in readers), "that is for the turns"
+    assert not any(reader.reported for reader in readers), "that is for the turns"
     rig.loop.run()
-    assert all(reader.told == [10] for reader in readers)
+    assert all(reader.reported == [10] for reader in readers)
     assert not crowd
 
 
@@ -61,8 +61,8 @@ def test_a_late_member_learns_of_later_appends_only(rig: Rig) -> None:
     crowd.add(late)
     crowd.notify(5)
     rig.loop.run()
-    assert all(reader.told == [15] for reader in early)
-    assert late.told == [5]
+    assert all(reader.reported == [15] for reader in early)
+    assert late.reported == [5]
 
 
 def test_a_member_that_watches_again_waits_for_the_next_append(rig: Rig) -> None:
@@ -72,10 +72,10 @@ def test_a_member_that_watches_again_waits_for_the_next_append(rig: Rig) -> None
     rig.loop.run()
     crowd.add(readers[0])
     rig.loop.run()
-    assert readers[0].told == [10]
+    assert readers[0].reported == [10]
     crowd.notify(3)
     rig.loop.run()
-    assert readers[0].told == [10, 3]
+    assert readers[0].reported == [10, 3]
 
 
 def test_other_changes_override_appends(rig: Rig) -> None:
@@ -85,7 +85,7 @@ def test_other_changes_override_appends(rig: Rig) -> None:
     crowd.notify(0)
     crowd.notify(7)
     rig.loop.run()
-    assert all(reader.told == [0] for reader in readers)
+    assert all(reader.reported == [0] for reader in readers)
 
 
 def test_a_member_that_leaves_before_its_turn_is_not_notified(rig: Rig) -> None:
@@ -94,21 +94,21 @@ def test_a_member_that_leaves_before_its_turn_is_not_notified(rig: Rig) -> None:
     crowd.notify(10)
     assert removed(crowd, readers[3]) is crowd
     rig.loop.run()
-    assert [reader.number for reader in readers if not reader.told] == [0]
-    assert not readers[3].told
+    assert [reader.number for reader in readers if not reader.reported] == [0]
+    assert not readers[3].reported
 
 
 def test_members_after_a_failing_one_are_notified(rig: Rig) -> None:
     readers = [Reader(fails=number % 40 == 0) for number in range(4 * TOLD_A_STEP)]
     rig.crowd(readers).notify(10)
     failures = 0
-    while any(not reader.told for reader in readers):
+    while any(not reader.reported for reader in readers):
         try:
             rig.loop.run()
         except ZeroDivisionError:
             failures += 1
     assert failures
-    assert all(reader.told == [10] for reader in readers)
+    assert all(reader.reported == [10] for reader in readers)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -137,8 +137,8 @@ def test_each_member_is_notified_once_of_all_appends_since_it_joined(
         else:
             rig.loop.turn()
         for member in list(began):
-            if member.told:
-                assert member.told == [grown - began.pop(member)]
-                member.told.clear()
+            if member.reported:
+                assert member.reported == [grown - began.pop(member)]
+                member.reported.clear()
     rig.loop.run()
-    assert all(bool(reader.told) == (reader in began and began[reader] < grown) for reader in readers)
+    assert all(bool(reader.reported) == (reader in began and began[reader] < grown) for reader in readers)

@@ -25,7 +25,7 @@ from tests.unit.partition.test_partition import state
 ACKS_ONE = 1
 
 
-class Heard:
+class Outcome:
     """The answers to a producer."""
 
     def __init__(self) -> None:
@@ -45,23 +45,23 @@ def led(world: LogWorld, number: int = 0, **overrides: str) -> Partition:
     return partition
 
 
-def append(partition: Partition, acks: int) -> Heard:
+def append(partition: Partition, acks: int) -> Outcome:
     info = partition.append(batch(b"a"), acks, NOW)
-    heard = Heard()
-    when_acknowledged(appended(partition, info.last_offset + 1), acks, heard)
-    return heard
+    outcome = Outcome()
+    when_acknowledged(appended(partition, info.last_offset + 1), acks, outcome)
+    return outcome
 
 
 def test_an_append_is_acknowledged_and_visible_once_its_flush_is_done() -> None:
     for acks in (ACKS_ONE, ACKS_ALL):
         world = LogWorld()
         partition = led(world)
-        heard = append(partition, acks)
-        assert not heard.codes
+        outcome = append(partition, acks)
+        assert not outcome.codes
         assert not is_acknowledged(partition, 1, acks)
         assert partition.log.high_watermark == 0
         world.rest(1000)
-        assert heard.codes == [ErrorCode.NONE]
+        assert outcome.codes == [ErrorCode.NONE]
         assert partition.log.high_watermark == partition.log.recovery_point == 1
 
 
@@ -83,11 +83,11 @@ def test_a_burst_of_appends_to_many_partitions_costs_the_loop_no_fsync() -> None
     submit = background.submit
     background.submit = lambda lane, work, done: (jobs.append(lane), submit(lane, work, done))
     world.disk.spent.clear()
-    heard = [append(partition, ACKS_ONE) for partition in partitions]
+    outcome = [append(partition, ACKS_ONE) for partition in partitions]
     fsyncs.append(world.disk.spent.fsyncs)
     world.rest(5000)
     assert fsyncs == [0]
-    assert all(one.codes == [ErrorCode.NONE] for one in heard)
+    assert all(one.codes == [ErrorCode.NONE] for one in outcome)
     assert len(jobs) == 1, "one job for all of them"
 
 
@@ -105,10 +105,10 @@ def test_an_append_during_a_flush_waits_for_the_next() -> None:
 def test_a_failed_flush_acknowledges_nothing_and_takes_the_directory_offline() -> None:
     world = LogWorld()
     partition = led(world)
-    heard = append(partition, ACKS_ONE)
+    outcome = append(partition, ACKS_ONE)
     world.disk.fail = lambda operation, _: OSError(errno.EIO, "I/O error") if operation == "fsync" else None
     world.rest(1000)
-    assert heard.codes == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert outcome.codes == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert world.dir.failed is not None
     assert partition.log.high_watermark == 0
 
@@ -116,13 +116,13 @@ def test_a_failed_flush_acknowledges_nothing_and_takes_the_directory_offline() -
 def test_a_flush_without_a_descriptor_is_tried_again() -> None:
     world = LogWorld()
     partition = led(world)
-    heard = append(partition, ACKS_ONE)
+    outcome = append(partition, ACKS_ONE)
     world.disk.short = True
     world.rest(50)
-    assert not heard.codes
+    assert not outcome.codes
     world.disk.short = False
     world.rest(1000)
-    assert heard.codes == [ErrorCode.NONE]
+    assert outcome.codes == [ErrorCode.NONE]
 
 
 def test_logs_prepared_before_a_shortage_of_descriptors_are_flushed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,30 +137,30 @@ def test_logs_prepared_before_a_shortage_of_descriptors_are_flushed(monkeypatch:
         return flushing.Flush(log, *given, **more)
 
     monkeypatch.setattr(policy_flush, "Flush", scarce)
-    heard = [append(partition, ACKS_ONE) for partition in partitions]
+    outcome = [append(partition, ACKS_ONE) for partition in partitions]
     world.rest(5000)
     assert not fail
-    assert [one.codes for one in heard] == [[ErrorCode.NONE]] * 3
+    assert [one.codes for one in outcome] == [[ErrorCode.NONE]] * 3
 
 
 def test_a_flush_that_ends_after_leadership_acknowledges_only_readable_records() -> None:
     for acks in (ACKS_ONE, ACKS_ALL):
         world = LogWorld()
         partition = led(world)
-        heard = append(partition, acks)
+        outcome = append(partition, acks)
         partition.follow(PartitionState((1,), (1,), -1, 0, 1))  # the broker is about to stop
-        assert not heard.codes
+        assert not outcome.codes
         world.rest(1000)
-        assert heard.codes == [ErrorCode.NONE]
+        assert outcome.codes == [ErrorCode.NONE]
         assert partition.log.high_watermark == 1
 
 
 def test_a_former_leader_refuses_records_above_the_high_watermark() -> None:
     world = LogWorld()
     partition = led(world)
-    heard = append(partition, ACKS_ALL)
+    outcome = append(partition, ACKS_ALL)
     partition.follow(PartitionState((1, 2), (2,), 2, 1, 1))
-    assert heard.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert outcome.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     world.rest(1000)
     assert partition.log.high_watermark == 0
 
@@ -185,15 +185,15 @@ def test_a_producer_with_truncated_records_is_not_acknowledged(cut: Callable[[Lo
     world = LogWorld()
     partition = led(world, **{"flush.messages": "2"})
     assert append(partition, ACKS_ONE).codes == [ErrorCode.NONE]
-    heard = append(partition, ACKS_ONE)
+    outcome = append(partition, ACKS_ONE)
     during: list[int] = []
     when_acknowledged(appended(partition, 2), ACKS_ONE, lambda _code: during.append(partition.log.end_offset))
     cut(partition.log)
     end = partition.log.end_offset
-    assert heard.codes == during == [], "not in the midst of a truncation"
+    assert outcome.codes == during == [], "not in the midst of a truncation"
     partition.log.append_as_follower(batch(b"b", b"c", base_offset=end, leader_epoch=2))
     world.rest(1000)
-    assert heard.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert outcome.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert during == [end + 2]
 
 
@@ -204,18 +204,18 @@ def test_records_truncated_before_their_wait_are_not_acknowledged() -> None:
     records = appended(partition, 1)
     partition.log.truncate_to(0)
     partition.log.append_as_follower(batch(b"b", leader_epoch=2))
-    heard = Heard()
-    when_acknowledged(records, ACKS_ONE, heard)
-    assert heard.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    outcome = Outcome()
+    when_acknowledged(records, ACKS_ONE, outcome)
+    assert outcome.codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 def test_a_closed_log_answers_that_the_outcome_is_unknown() -> None:
     world = LogWorld()
     world.dir = LogDir(world.env, DIR, FileCache(world.disk, 8))
     partition = led(world)
-    heard = append(partition, ACKS_ONE)
+    outcome = append(partition, ACKS_ONE)
     partition.log.close()
-    assert heard.codes == [ErrorCode.REQUEST_TIMED_OUT]
+    assert outcome.codes == [ErrorCode.REQUEST_TIMED_OUT]
 
 
 def test_the_high_watermark_advances_with_unawaited_flushes() -> None:

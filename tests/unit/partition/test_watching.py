@@ -16,8 +16,8 @@ from tests.unit.partition.test_partition import NOW_MS, Rig, state
 class Reader:
     """Records its calls; a defective reader raises then."""
 
-    def __init__(self, told: list[str], name: str, *, fails: bool = False) -> None:
-        self.told, self.name, self.fails = told, name, fails
+    def __init__(self, reported: list[str], name: str, *, fails: bool = False) -> None:
+        self.reported, self.name, self.fails = reported, name, fails
 
     def partition_changed(self, appended_bytes: int) -> None:
         self._note(self.name)
@@ -26,15 +26,15 @@ class Reader:
         self._note(f"{self.name}: high watermark")
 
     def _note(self, what: str) -> None:
-        self.told.append(what)
+        self.reported.append(what)
         if self.fails:
             raise ZeroDivisionError
 
 
-def watch(rig: Rig, told: list[str]) -> None:
+def watch(rig: Rig, reported: list[str]) -> None:
     for isolation, kind in ((READ_UNCOMMITTED, "reader"), (READ_LOG_END, "follower")):
         for number in range(3):
-            rig.partition.watch(Reader(told, f"{kind} {number}", fails=number == 0), isolation)
+            rig.partition.watch(Reader(reported, f"{kind} {number}", fails=number == 0), isolation)
 
 
 READERS = [f"reader {n}" for n in range(3)]
@@ -42,18 +42,18 @@ FOLLOWERS = [f"follower {n}" for n in range(3)]
 
 
 def test_readers_and_followers_after_a_failing_one_learn_of_an_append(tmp_path: Path) -> None:
-    rig, told = Rig(tmp_path), list[str]()
-    watch(rig, told)
+    rig, reported = Rig(tmp_path), list[str]()
+    watch(rig, reported)
     with pytest.raises(ZeroDivisionError):
         rig.append(NOW_MS)
-    assert told == [*READERS, *(f"{name}: high watermark" for name in FOLLOWERS), *FOLLOWERS]
+    assert reported == [*READERS, *(f"{name}: high watermark" for name in FOLLOWERS), *FOLLOWERS]
     assert rig.log.end_offset == rig.log.high_watermark == 1
 
 
-def acks(rig: Rig, told: list[str]) -> None:
+def acks(rig: Rig, reported: list[str]) -> None:
     def done(number: int) -> Callable[[ErrorCode], None]:
         def acknowledged(code: ErrorCode) -> None:
-            told.append(f"producer {number}: {code.name}")
+            reported.append(f"producer {number}: {code.name}")
             if not number:
                 raise ZeroDivisionError
 
@@ -64,22 +64,22 @@ def acks(rig: Rig, told: list[str]) -> None:
 
 
 def test_producers_and_readers_after_a_failing_one_learn_of_a_high_watermark(tmp_path: Path) -> None:
-    rig, told = Rig(tmp_path, isr=(1, 2)), list[str]()
+    rig, reported = Rig(tmp_path, isr=(1, 2)), list[str]()
     rig.append(NOW_MS)
-    acks(rig, told)
-    watch(rig, told)
+    acks(rig, reported)
+    watch(rig, reported)
     with pytest.raises(ZeroDivisionError):
         rig.partition.follower_fetched(2, -1, 1, 0)
     producers = [f"producer {n}: NONE" for n in range(3)]
-    assert told == [*producers, *READERS, *(f"{name}: high watermark" for name in FOLLOWERS)]
+    assert reported == [*producers, *READERS, *(f"{name}: high watermark" for name in FOLLOWERS)]
 
 
 @pytest.mark.parametrize("way", ["another leader", "closed"])
 def test_lost_leadership_is_reported_to_all(tmp_path: Path, way: str) -> None:
-    rig, told = Rig(tmp_path, isr=(1, 2)), list[str]()
+    rig, reported = Rig(tmp_path, isr=(1, 2)), list[str]()
     rig.append(NOW_MS)
-    acks(rig, told)
-    watch(rig, told)
+    acks(rig, reported)
+    watch(rig, reported)
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     ways: dict[str, Callable[[], Any]] = {
         "another leader": lambda: rig.partition.follow(state(leader=2, epoch=1, isr=(2,))),
@@ -87,18 +87,18 @@ def test_lost_leadership_is_reported_to_all(tmp_path: Path, way: str) -> None:
     }
     with pytest.raises(ZeroDivisionError):
         ways[way]()
-    assert told[:3] == [f"producer {n}: {code.name}" for n in range(3)]
-    assert set(told[3:]) >= {*READERS, *FOLLOWERS}
+    assert reported[:3] == [f"producer {n}: {code.name}" for n in range(3)]
+    assert set(reported[3:]) >= {*READERS, *FOLLOWERS}
 
 
 def test_deletions_after_a_failing_one_are_answered(tmp_path: Path) -> None:
-    rig, told = Rig(tmp_path, isr=(1, 2)), list[ErrorCode]()
+    rig, reported = Rig(tmp_path, isr=(1, 2)), list[ErrorCode]()
 
     def fail(_: ErrorCode) -> None:
         raise ZeroDivisionError
 
-    for done in (fail, told.append):
+    for done in (fail, reported.append):
         rig.partition.when_deleted(0, done)
     with pytest.raises(ZeroDivisionError):
         rig.partition.follower_fetched(2, -1, 0, 0)
-    assert told == [ErrorCode.NONE]
+    assert reported == [ErrorCode.NONE]

@@ -182,8 +182,8 @@ def test_report_and_plan_are_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "replicas max" in capsys.readouterr().out
     moved = [{"topic": "t", "partition": number, "replicas": [2]} for number in (0, 1)]
     assert json.loads(plan.read_text()) == {"version": 1, "partitions": moved}
-    told = run(capsys, "plan", folder, "--compare", plan)
-    assert (told["scores"]["plan"]["moved_replicas"], told["scores"]["other"]["moved_replicas"]) == (0, 2)
+    reported = run(capsys, "plan", folder, "--compare", plan)
+    assert (reported["scores"]["plan"]["moved_replicas"], reported["scores"]["other"]["moved_replicas"]) == (0, 2)
     assert main(["meta", "report", str(folder)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     at = next(number for number, line in enumerate(lines) if line[:1] == ["broker"])

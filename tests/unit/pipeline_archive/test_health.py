@@ -8,11 +8,11 @@ from kraft_node.metadata.kinds import kind_of
 from kraft_node.metadata.log_batches import data_batch, leader_change_batch
 from kraft_node.metadata.records import encode_record
 from kraft_node.raft.membership.quorum import ReplicaKey
-from kraft_pipeline.archive.changes import Decoder
+from kraft_pipeline.archive.changes import ChangeDecoder
 from kraft_pipeline.archive.health import Health, Reader
 from kraft_pipeline.archive.report import html, plots
 from kraft_pipeline.archive.skew import skew
-from kraft_pipeline.archive.state import Replay, State
+from kraft_pipeline.archive.state import ClusterState, Replay
 from kraft_protocol.wire import stored
 
 NOW = 1_760_000_000_000
@@ -40,7 +40,7 @@ def change(topic: bytes, number: int, **fields: Any) -> Any:
     return stored.PartitionChangeRecord(partition_id=number, topic_id=topic, **fields)
 
 
-def told(*seconds: list[Any]) -> tuple[Health, State]:
+def health_of(*seconds: list[Any]) -> tuple[Health, ClusterState]:
     """The report of records, a batch for each second; a controller is elected before and after them."""
     replay, reader = Replay(), Reader()
     keys = [ReplicaKey(7, b"")]
@@ -50,7 +50,7 @@ def told(*seconds: list[Any]) -> tuple[Health, State]:
         data += data_batch(values, offset, 1, NOW + 1000 * second)
         offset += len(values)
     data += leader_change_batch(offset, 2, 8, keys, keys, NOW + 1000 * len(seconds))
-    for batch in Decoder().decode(data):
+    for batch in ChangeDecoder().decode(data):
         replay.add(batch)
         reader.add(batch)
     return reader.report(), replay.state()
@@ -74,7 +74,7 @@ STORY = (
 
 
 def test_health_is_reported_over_time() -> None:
-    found, _ = told(*STORY)
+    found, _ = health_of(*STORY)
     assert (found.partitions, found.offline_now, found.under_replicated_now) == (2, 0, 1)
 
     def at(series: list[int], second: float) -> int:
@@ -89,14 +89,14 @@ def test_health_is_reported_over_time() -> None:
 
 
 def test_flapping_brokers_are_reported() -> None:
-    found, _ = told(*STORY)
+    found, _ = health_of(*STORY)
     assert {number: one.flaps for number, one in found.brokers.items()} == {1: 0, 2: 1, 3: 0}
     assert found.brokers[2].fenced_ms == 2000
     assert [what for _, _, what in found.brokers[2].events] == ["registered", "unfenced", "fenced", "unfenced"]
 
 
 def test_load_by_broker_and_rack() -> None:
-    _, state = told(*STORY)
+    _, state = health_of(*STORY)
     load = skew(state, {("t", 0): 10, ("t", 1): 5})
     assert [(b.name, b.replicas, b.leaders, b.preferred_leaders, b.out_of_sync, b.bytes) for b in load.brokers] == [
         ("1", 2, 2, 1, 0, 15),
@@ -108,7 +108,7 @@ def test_load_by_broker_and_rack() -> None:
 
 
 def test_the_page_has_no_external_references() -> None:
-    found, state = told(*STORY)
+    found, state = health_of(*STORY)
     load = skew(state)
     pictures = plots(found, load)
     assert all(raw.startswith(b"\x89PNG") for raw in pictures.values())

@@ -30,18 +30,18 @@ def test_a_balanced_cluster_stays() -> None:
 def test_new_brokers_get_their_share_with_the_fewest_moves() -> None:
     before, racks = made(100, 4), dict.fromkeys(range(5))
     after = plan(before, racks)
-    told = score(before, after, racks, {})
-    assert told.moved_replicas == 60  # a fifth of 300: no plan as balanced moves fewer
-    assert (told.replicas_min, told.replicas_max) == (60, 60)
-    assert (told.leaders_min, told.leaders_max) == (20, 20)
+    result = score(before, after, racks, {})
+    assert result.moved_replicas == 60  # a fifth of 300: no plan as balanced moves fewer
+    assert (result.replicas_min, result.replicas_max) == (60, 60)
+    assert (result.leaders_min, result.leaders_max) == (20, 20)
     lists_are_sound(after, set(racks))
 
 
 def test_removed_brokers_are_emptied_with_one_move_a_replica() -> None:
     before, racks = made(90, 6), dict.fromkeys(range(5))
-    told = score(before, plan(before, racks), racks, {})
-    assert told.moved_replicas == 45
-    assert (told.replicas_min, told.replicas_max) == (54, 54)
+    result = score(before, plan(before, racks), racks, {})
+    assert result.moved_replicas == 45
+    assert (result.replicas_min, result.replicas_max) == (54, 54)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -49,20 +49,20 @@ def test_any_cluster_becomes_level_within_its_racks(seed: int) -> None:
     rng = Random(seed)
     before = {("t", p): rng.sample(range(6), rng.randint(1, 3)) for p in range(rng.randint(1, 200))}
     after = plan(before, RACKS)
-    told = score(before, after, RACKS, {})
+    result = score(before, after, RACKS, {})
     lists_are_sound({**before, **after}, set(RACKS))
     assert {key: len(r) for key, r in after.items()} == {key: len(before[key]) for key in after}
-    assert told.rack_violations == 0
-    assert told.replicas_max - told.replicas_min <= 1
-    assert told.leaders_max - told.leaders_min <= 1 or all(len(r) == 1 for r in before.values())
+    assert result.rack_violations == 0
+    assert result.replicas_max - result.replicas_min <= 1
+    assert result.leaders_max - result.leaders_min <= 1 or all(len(r) == 1 for r in before.values())
 
 
 def test_racks_limit_how_even_a_cluster_becomes() -> None:
     """A rack with one broker has a replica of each partition, in excess of its share: the planner never ended."""
     before, racks = {("t", p): [1, 2 + p % 3 % 2] for p in range(12)}, {1: "a", 2: "b", 3: "b"}
-    told = score(before, plan(before, racks), racks, {})
-    assert (told.replicas_min, told.replicas_max, told.rack_violations, told.moved_replicas) == (6, 12, 0, 2)
-    assert (told.leaders_min, told.leaders_max) == (4, 4)
+    result = score(before, plan(before, racks), racks, {})
+    assert (result.replicas_min, result.replicas_max, result.rack_violations, result.moved_replicas) == (6, 12, 0, 2)
+    assert (result.leaders_min, result.leaders_max) == (4, 4)
 
 
 @pytest.mark.parametrize("seed", range(60))

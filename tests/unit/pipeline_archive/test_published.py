@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from kraft_pipeline.archive import published
 from kraft_pipeline.archive.run import archive, archived, state_at
 from kraft_pipeline.archive.spec import ArchiveSpec
-from kraft_pipeline.archive.tables import Changes
+from kraft_pipeline.archive.tables import ChangeWriter
 from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline_archive.test_command import SECOND, batch, broker, log_folder
@@ -58,14 +58,14 @@ def before_write(number: int, what: Callable[[], None], *, renames: bool = True)
 
 def shown(spec: ArchiveSpec) -> tuple[int, dict[int, int]]:
     """Offset of the published state, and leaders by partition: of the set, and of its copies in the tables."""
-    told = json.loads((Path(spec.path) / "state.json").read_text())
-    rows = pq.read_table(f"{spec.path}/{told['tables']['partitions']}").to_pylist()
+    reported = json.loads((Path(spec.path) / "state.json").read_text())
+    rows = pq.read_table(f"{spec.path}/{reported['tables']['partitions']}").to_pylist()
     leaders = {row["partition"]: row["leader"] for row in rows}
-    if told["published"]:
+    if reported["published"]:
         where = f"{spec.path}/partitions"
         copy = pq.read_table(where) if spec.format == "parquet" else DeltaTable(where).to_pyarrow_table()
         assert {row["partition"]: row["leader"] for row in copy.to_pylist()} == leaders
-    return told["offset"], leaders
+    return reported["offset"], leaders
 
 
 def whole(spec: ArchiveSpec) -> None:
@@ -144,16 +144,16 @@ def test_a_replaced_run_publishes_nothing(tmp_path: Path) -> None:
     log_folder(tmp_path / "data")
     spec = ArchiveSpec(paths=(str(tmp_path / "data"),), path=str(tmp_path / "table"))
     archive(spec)
-    told = json.loads((tmp_path / "table" / "state.json").read_text())
-    assert told["offset"] == 7
-    old, new = Changes(spec), Changes(spec)
+    reported = json.loads((tmp_path / "table" / "state.json").read_text())
+    assert reported["offset"] == 7
+    old, new = ChangeWriter(spec), ChangeWriter(spec)
     old.take_over()
     new.take_over()
     tables = {"topics": pq.read_table(tmp_path / "table" / "topics")}
     folder = published.Published(spec, old.check).write(tables, 1)
     with pytest.raises(FencedError):
         published.Published(spec, old.check).publish(folder, 9, old.epoch)
-    assert json.loads((tmp_path / "table" / "state.json").read_text()) == told
+    assert json.loads((tmp_path / "table" / "state.json").read_text()) == reported
     published.Published(spec, new.check).publish(folder, 9, new.epoch)
     assert json.loads((tmp_path / "table" / "state.json").read_text())["epoch"] == new.epoch
     for one in (old, new):

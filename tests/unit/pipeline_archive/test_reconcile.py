@@ -48,9 +48,9 @@ class Case:
 
     def partitions(self) -> dict[int, int]:
         """Leaders of the published state."""
-        told = json.loads((Path(self.spec.path) / "state.json").read_text())
-        assert told["published"]
-        rows = ds.dataset(f"{self.spec.path}/{told['tables']['partitions']}").to_table().to_pylist()
+        reported = json.loads((Path(self.spec.path) / "state.json").read_text())
+        assert reported["published"]
+        rows = ds.dataset(f"{self.spec.path}/{reported['tables']['partitions']}").to_table().to_pylist()
         return {row["partition"]: row["leader"] for row in rows}
 
 

@@ -26,6 +26,6 @@ def test_an_observer_with_a_voters_id_is_described_with_its_own_disk() -> None:
     leader.fetch(TWO)
     emptied = TWO._replace(key=ReplicaKey(2, Uuid(bytes([9]) * 16)))
     leader.fetch(emptied)
-    told = _described(leader)
-    assert {one.replica_id: one.replica_directory_id for one in told.current_voters}[2] == TWO.key.directory
-    assert [(one.replica_id, one.replica_directory_id) for one in told.observers] == [(2, emptied.key.directory)]
+    reported = _described(leader)
+    assert {one.replica_id: one.replica_directory_id for one in reported.current_voters}[2] == TWO.key.directory
+    assert [(one.replica_id, one.replica_directory_id) for one in reported.observers] == [(2, emptied.key.directory)]

@@ -394,7 +394,7 @@ def test_a_static_follower_reports_once_to_each_leader() -> None:
         cluster_id="c",
         own=ONE,
     )
-    told = []
+    reported = []
     host = QuietHost()
     host.node = node
     host.tell(events.Started())
@@ -405,6 +405,6 @@ def test_a_static_follower_reports_once_to_each_leader() -> None:
             fetch = host.requests(m.FetchRequest)[-1]
             host.tell(events.Answered(fetch.number, m.FetchReply(m.NONE, node.epoch, 2, 0)))
             for update in host.requests(m.UpdateVoterRequest):
-                told.append(update.request)
+                reported.append(update.request)
                 host.tell(events.Answered(update.number, m.VoterChangeReply(m.NONE, node.epoch, 2)))
-    assert [(request.epoch, request.voter) for request in told] == [(1, ONE), (2, ONE)]
+    assert [(request.epoch, request.voter) for request in reported] == [(1, ONE), (2, ONE)]

@@ -239,7 +239,7 @@ def test_refused_connections_and_unknown_hosts_are_reported(real: RealEnv) -> No
     closed.close()
 
 
-@pytest.mark.skipif(not hasattr(socket, "TCP_SYNCNT"), reason="the kernel's own patience cannot be set here")
+@pytest.mark.skipif(not hasattr(socket, "TCP_SYNCNT"), reason="the kernel's connection timeout cannot be set here")
 def test_an_unresponsive_address_times_out_in_seconds(real: RealEnv) -> None:
     """For example the address of a deleted pod. The kernel would try for two minutes, and a name that has another
     address by then would not be looked up earlier. The silent address here is a listener with a full queue.

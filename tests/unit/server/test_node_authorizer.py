@@ -44,7 +44,7 @@ def test_a_broker_listener_waits_for_the_acls_unless_it_starts_early(early: str)
     overrides = {**STANDARD, "super.users": "User:ANONYMOUS", "early.start.listeners": early}
     cluster = Cluster(combined=1, overrides=overrides if early else {k: v for k, v in overrides.items() if v})
     node = cluster.node("k1")
-    (listener,) = node._broker_listeners
+    (listener,) = node.broker_listeners
     assert not listener.held
     # The same again, with ACLs that arrive last.
     node.serving, node.authorizer.is_ready, listener.held = False, False, True

@@ -12,7 +12,7 @@ def test_zero_seeds_run_without_end(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
     def sweep(_first: int, count: int, **_: object) -> list[sim.SeedResult]:
         counts.append(count)
-        finding = sim.Finding("law", "topic t, partition 0", "words")
+        finding = sim.Violation("law", "topic t, partition 0", "words")
         return [sim.SeedResult(7, 1, "node", [finding], 10, 5.0, "hash", 0, 0, [], ["end"])]
 
     monkeypatch.setattr(sim, "sweep", sweep)

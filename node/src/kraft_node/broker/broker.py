@@ -123,16 +123,11 @@ class Broker:
         self.topic_configs = TopicConfigs(self.config)
         self.metadata = MetadataCache(image)
         self.quotas = ClientQuotas(image, env.clock, self.config)
-        self.assignments = DirectoryAssignments(
-            self.node_id, self._epoch, controller, env.scheduler, self._has_room_for_directories
-        )
-        self.storage = Storage(
-            logs, self.node_id, self.topic_config, self.assignments.note, self._has_room_for_directories
-        )
+        has_room = self._has_room_for_directories
+        self.assignments = DirectoryAssignments(self.node_id, self._epoch, controller, env.scheduler, has_room)
+        storage = self.storage = Storage(logs, self.node_id, self.topic_config, self.assignments.note, has_room)
         self.replication = Replication(env, self.node_id, self.config, image, self._epoch, controller, peers)
-        self.replicas = ReplicaManager(
-            env, self.node_id, image, self.storage.open, self.storage.delete, self.replication.cluster
-        )
+        self.replicas = ReplicaManager(env, self.node_id, image, storage.open, storage.delete, self.replication.cluster)
         self.moves = LogDirMoves(env, self.node_id, logs, self.replicas, self.assignments.note, self.config)
         logs.on_recovered = self._log_recovered
         self.auto_topics = AutoTopics(self.config, controller)
@@ -151,27 +146,31 @@ class Broker:
             env, self.node_id, self.replicas, self.metadata, self.groups, self.fence, config.int("request.timeout.ms")
         )
         self.transactions, self.transaction_leadership = self._transaction_coordinator(peers)
-        self.fetch = FetchHandler(env, self.config, self.replicas, self.metadata, self.quotas, self.fence)
-        if self.config.string_or_none("replica.selector.class") == RACK_AWARE:
-            self.fetch.prefer = RackAware(self.metadata)
-        self.fetch.quota = self.replication.leader_quota
+        self.fetch = self._fetch_handler()
         self.produce = ProduceHandler(env, self.replicas, self.metadata, self.fence, self.verifier)
-        self.handlers: dict[ApiKey, Handler] = self._table(controller_apis, authorizer)
-        self.own_handlers = in_pieces(self.turns, self.handlers)
-        """The same for requests that this broker sends itself: nothing is checked."""
-        if authorizer is not None:
-            from kraft_node.broker.authorization import guarded  # noqa: PLC0415  (nodes without one do without)
-            from kraft_node.broker.authorization.gate import Gate  # noqa: PLC0415
-
-            self.handlers = guarded(self.handlers, Gate(authorizer, image, self.turns, self.config))
-        self.handlers = in_pieces(self.turns, self.handlers)
+        handlers = self._table(controller_apis, authorizer)
+        self.own_handlers = in_pieces(self.turns, handlers)
+        """The handlers of requests that this broker sends itself: nothing is checked."""
+        self.handlers = in_pieces(self.turns, handlers if authorizer is None else self._guarded(handlers, authorizer))
         """The handlers of the broker's listeners. ApiVersions advertises them, except telemetry."""
         self._on_state: Callable[[BrokerState], None] | None = None
         self._knows_topics = False
-        """Whether the image contains everything that was committed before this start. Do not follow an older image: it
-        may name this broker leader of a finished epoch. It may also lack a replica that has returned since, and the
-        log of this replica would be deleted."""
+        """Whether the image has all that was committed before this start. An older image may name this broker leader of
+        a finished epoch. It may also lack a replica that has returned since: following it would delete its log."""
         self._cordon()
+
+    def _guarded(self, handlers: dict[ApiKey, Handler], authorizer: Authorizer) -> dict[ApiKey, Handler]:
+        from kraft_node.broker.authorization import guarded  # noqa: PLC0415  (nodes without one do without)
+        from kraft_node.broker.authorization.gate import Gate  # noqa: PLC0415
+
+        return guarded(handlers, Gate(authorizer, self.image, self.turns, self.config))
+
+    def _fetch_handler(self) -> FetchHandler:
+        handler = FetchHandler(self.env, self.config, self.replicas, self.metadata, self.quotas, self.fence)
+        if self.config.string_or_none("replica.selector.class") == RACK_AWARE:
+            handler.prefer = RackAware(self.metadata)
+        handler.quota = self.replication.leader_quota
+        return handler
 
     def _group_coordinator(self) -> GroupCoordinator:
         return GroupCoordinator(

@@ -44,7 +44,7 @@ class ImageSource:
         """Apply records that were committed meanwhile; files do not change. Raises ToolError."""
 
     def close(self) -> None:
-        pass
+        """Release what the source holds: nothing, unless a subclass holds something."""
 
     def _load(self, batches: Iterable[MetadataBatch], end_offset: int, epoch: int) -> None:
         found = list(batches)

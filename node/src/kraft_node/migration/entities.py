@@ -21,7 +21,7 @@ from kraft_node.migration.tree import paths
 from kraft_node.migration.tree.access import SCRAM_MECHANISMS, AclEntry, scram_text
 from kraft_node.migration.tree.values import Assignment, PartitionValue, ProducerBlock, TopicValue
 
-Resource: TypeAlias = tuple[int, int, str]
+AclZnode: TypeAlias = tuple[int, int, str]
 """Pattern type, resource type, name."""
 
 TOPIC: Final = 2
@@ -39,7 +39,7 @@ class Entities:
     """Topic -> its partitions that count; None: all."""
     configs: set[str] = field(default_factory=set)
     """The paths of entities, as in ZooKeeper's notifications: `topics/a`, `users/b/clients/<default>`."""
-    resources: set[Resource] = field(default_factory=set)
+    resources: set[AclZnode] = field(default_factory=set)
     tokens: set[str] = field(default_factory=set)
     producer_ids: bool = False
 
@@ -82,7 +82,7 @@ class WantedZnodes:
     topics: dict[str, WantedTopic | None] = field(default_factory=dict)
     configs: dict[str, dict[str, str | float] | None] = field(default_factory=dict)
     """Numbers are quotas. None or empty: nothing is configured."""
-    acls: dict[Resource, frozenset[AclEntry]] = field(default_factory=dict)
+    acls: dict[AclZnode, frozenset[AclEntry]] = field(default_factory=dict)
     tokens: dict[str, Any] = field(default_factory=dict)
     """Token id -> DelegationTokenRecord or None."""
     producer_block: ProducerBlock | None = None
@@ -126,8 +126,8 @@ def user_path(user: str) -> str:
     return f"users/{paths.encoded_name(user)}"
 
 
-def resource_of(record: Any) -> Resource:
-    """The resource of an AccessControlEntryRecord."""
+def acl_znode_of(record: Any) -> AclZnode:
+    """The znode that holds an AccessControlEntryRecord."""
     return (record.pattern_type, record.resource_type, record.resource_name)
 
 
@@ -143,7 +143,7 @@ def changed(delta: MetadataDelta, image: MetadataImage) -> Entities:
     found.configs |= {path for entity in delta.quotas if (path := quota_path(entity)) is not None}
     found.configs |= {user_path(user) for _, user in delta.scram}
     for acl_id, before in delta.acls.items():
-        found.resources |= {resource_of(one) for one in (before, image.acls.get(acl_id)) if one is not None}
+        found.resources |= {acl_znode_of(one) for one in (before, image.acls.get(acl_id)) if one is not None}
     found.tokens |= set(delta.tokens)
     return found
 
@@ -155,7 +155,7 @@ def of_image(image: MetadataImage) -> Entities:
     found.configs |= {path for key in image.configs if (path := config_path(*key)) is not None}
     found.configs |= {path for entity in image.quotas if (path := quota_path(entity)) is not None}
     found.configs |= {user_path(user) for _, user in image.scram}
-    found.resources |= {resource_of(record) for record in image.acls.values()}
+    found.resources |= {acl_znode_of(record) for record in image.acls.values()}
     found.tokens |= set(image.tokens)
     return found
 
@@ -167,7 +167,7 @@ class ImageReader:
         self._image = image
         self._quotas: dict[str, Mapping[str, float]] | None = None
         self._scram: dict[str, dict[str, str]] | None = None
-        self._acls: dict[Resource, set[AclEntry]] | None = None
+        self._acls: dict[AclZnode, set[AclEntry]] | None = None
 
     def wanted(self, entities: Entities) -> WantedZnodes:
         """The state of these entities."""
@@ -225,12 +225,12 @@ class ImageReader:
             self._scram = dict(found)
         return self._scram
 
-    def _of_resource(self) -> dict[Resource, set[AclEntry]]:
+    def _of_resource(self) -> dict[AclZnode, set[AclEntry]]:
         if self._acls is None:
-            found: dict[Resource, set[AclEntry]] = defaultdict(set)
+            found: dict[AclZnode, set[AclEntry]] = defaultdict(set)
             for record in self._image.acls.values():
                 entry = AclEntry(record.principal, record.host, record.operation, record.permission_type)
-                found[resource_of(record)].add(entry)
+                found[acl_znode_of(record)].add(entry)
             self._acls = dict(found)
         return self._acls
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraft_node.migration.claim import ControllerClaim
-from kraft_node.migration.entities import Entities, Resource, WantedTopic, WantedZnodes, state_value
+from kraft_node.migration.entities import AclZnode, Entities, WantedTopic, WantedZnodes, state_value
 from kraft_node.migration.passwords import PasswordEncoder, is_password
 from kraft_node.migration.tree import paths
 from kraft_node.migration.tree.access import (
@@ -218,7 +218,7 @@ class ZnodeWriter:
 
     # ACLs and tokens
 
-    def _acls(self, acls: Mapping[Resource, Any]) -> Iterator[Operation]:
+    def _acls(self, acls: Mapping[AclZnode, Any]) -> Iterator[Operation]:
         resources = []
         for resource in sorted(acls):
             path = paths.acls(*resource)

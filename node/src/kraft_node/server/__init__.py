@@ -11,7 +11,7 @@
 - `quorum`: the driver of the Raft core, with its storage, peers, commits and snapshots.
 - `monitoring`: counters under the names in which Kafka's metrics are usually scraped, and the server of `/metrics`,
   probes and status.
-- `node`: the composition root. No other module knows all parts of the node.
+- `node`: the composition root; `shutdown`: its stop. No other module knows all parts of the node.
 
 This package must not make decisions about topics, replicas or the quorum.
 

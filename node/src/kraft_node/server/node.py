@@ -49,6 +49,7 @@ from kraft_node.server.node_settings import (
 )
 from kraft_node.server.quorum.driver import RaftDriver
 from kraft_node.server.secure.node_security import NodeSecurity
+from kraft_node.server.shutdown import NodeShutdown
 from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
 from kraft_protocol.ids import METADATA_TOPIC_NAME
 from kraft_protocol.wire.api import ApiKey
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.config.listeners import ConfiguredListener
     from kraft_node.base.config.zookeeper import ZooKeeperSettings
-    from kraft_node.base.env import Env, Timer
+    from kraft_node.base.env import Env
     from kraft_node.base.request import Handler
     from kraft_node.broker.broker import Broker
     from kraft_node.broker.client_quotas import ClientQuotas
@@ -70,12 +71,6 @@ if TYPE_CHECKING:
     from kraft_node.server.migration import NodeMigration
 
 log = logging.getLogger("kraft_node.server.node")
-
-CONTROLLED_SHUTDOWN_MAX_MS: Final = 10_000
-"""How long a stop waits for the controller to move leadership away. A stop usually takes seconds."""
-
-RAFT_SHUTDOWN_MAX_MS: Final = 5_000
-"""How long a stop waits until the other voters know that this node leaves."""
 
 EARLY_KEY: Final = "early.start.listeners"
 
@@ -128,9 +123,12 @@ class Node:
         self.raft_started = False
         self.serving = False
         """Whether clients are served."""
-        self._raft_channels: Channels | None = None
-        self._controller_channels: Channels | None = None
-        self._broker_listeners: list[ServerListener] = []
+        self.raft_channels: Channels | None = None
+        """The channels of Raft to the other voters."""
+        self.controller_channels: Channels | None = None
+        """The channels of `link`."""
+        self.broker_listeners: list[ServerListener] = []
+        """Those of `listeners` that the broker serves."""
         self._late_listeners: list[ServerListener] = []
         """Listeners that open once the authorizer knows the ACLs (`early.start.listeners`)."""
         self._pool = BufferPool(config.int("queued.max.request.bytes"))
@@ -141,9 +139,7 @@ class Node:
             controllers=[endpoint.name for endpoint in config.controller_listeners],
         )
         self._started_ms = env.clock.monotonic_ms()
-        self._stopping: Callable[[], None] | None = None
-        self._stopped_already = False
-        self._stop_timer: Timer | None = None
+        self._stop = NodeShutdown(self)
 
     # Start
 
@@ -179,7 +175,7 @@ class Node:
             if config.is_broker:
                 self._register_broker()
         except (OSError, ValueError, ArithmeticError, LookupError, MetadataError) as e:
-            self._close_everything()
+            self._stop.abandon_start()
             reason = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
             raise StartRefused(reason) from e
 
@@ -214,7 +210,7 @@ class Node:
             faults=self.faults,
             place=f"{METADATA_TOPIC_NAME}-0 in {config.metadata_log_dir}",
         )
-        self._raft_channels = Channels(
+        self.raft_channels = Channels(
             self.env,
             f"raft-client-{config.node_id}",
             driver.peers.endpoint_of,
@@ -222,7 +218,7 @@ class Node:
             patient=False,
             security=self.security.to_controllers,
         )
-        driver.peers.use(self._raft_channels.find)
+        driver.peers.use(self.raft_channels.find)
         if config.is_controller:
             driver.own = Voter(local, self._controller_addresses())
         driver.on_leader_changed.append(self._leader_changed)
@@ -298,7 +294,7 @@ class Node:
             own = LocalChannel(self.env, name, client_id, self.controller.handlers, host, principal)
         security = self.security.to_controllers
         channels = Channels(self.env, client_id, raft.peers.endpoint_of, patient=False, security=security)
-        self._controller_channels = channels
+        self.controller_channels = channels
         link = ActiveControllerLink(
             self.env,
             config.node_id,
@@ -389,9 +385,9 @@ class Node:
         )
 
     def _broker_state(self, state: BrokerState) -> None:
-        if state == BrokerState.RUNNING and not self.serving and self._stopping is None:
+        if state == BrokerState.RUNNING and not self.serving and not self._stop.is_under_way:
             self.serving = True
-            for listener in self._broker_listeners:
+            for listener in self.broker_listeners:
                 if self._is_early(listener.name, default=False):
                     listener.open_gates()
                 else:
@@ -421,7 +417,7 @@ class Node:
     def _open_broker_listeners(self, broker: Broker) -> None:
         for endpoint in self.config.broker_listeners:
             listener = self._listen(endpoint, broker.handlers, broker.quotas, held=True)
-            self._broker_listeners.append(listener)
+            self.broker_listeners.append(listener)
 
     def _listen(
         self, endpoint: ConfiguredListener, handlers: dict[ApiKey, Handler], quotas: ClientQuotas | None, *, held: bool
@@ -465,7 +461,7 @@ class Node:
 
     def not_ready(self) -> str | None:
         """Why clients are not served; None if they are."""
-        if self._stopping is not None:
+        if self._stop.is_under_way:
             return "stopping"
         if self.broker is not None:
             if not self.serving:
@@ -497,82 +493,4 @@ class Node:
 
     def shutdown(self, done: Callable[[], None]) -> None:
         """Stop cleanly, then call `done`; a second call is ignored."""
-        if self._stopping is not None:
-            return
-        self._stopping = done
-        if self.broker is None or self.broker.lifecycle is None:
-            self._close_broker()
-            return
-        self._stop_timer = self.env.scheduler.call_later(CONTROLLED_SHUTDOWN_MAX_MS, self._leave_overdue)
-        self.broker.begin_shutdown(self._close_broker)
-
-    def _leave_overdue(self) -> None:
-        log.warning("the controller has not finished the controlled shutdown within %d ms", CONTROLLED_SHUTDOWN_MAX_MS)
-        self._close_broker()
-
-    def _close_broker(self) -> None:
-        broker, self.broker = self.broker, None
-        self._cancel_stop_timer()
-        for listener in self._broker_listeners:
-            listener.close()
-        epoch = -1
-        if broker is not None:
-            if broker.lifecycle is not None:
-                epoch = broker.lifecycle.broker_epoch
-            broker.close()
-            if self.raft is not None:  # logs that are being closed are no longer deleted or set aside
-                loader = self.raft.loader
-                loader.publishers = [publisher for publisher in loader.publishers if publisher != broker.apply]
-        if self.storage is not None:
-            self.storage.close_logs(epoch, self._close_raft)
-        else:
-            self._close_raft()
-
-    def _close_raft(self) -> None:
-        """Controller listeners stay until leadership is handed over: closed connections would look like a crash."""
-        if self.raft is None:
-            self._stopped()
-            return
-        self._stop_timer = self.env.scheduler.call_later(RAFT_SHUTDOWN_MAX_MS, self._stopped)
-        self.raft.shutdown(self._stopped)
-
-    def _stopped(self) -> None:
-        self._cancel_stop_timer()
-        if self._stopped_already:
-            return
-        self._stopped_already = True
-        for listener in self.listeners:
-            listener.close()
-        self._close_channels()
-        if self.http is not None:
-            self.http.close()
-        if self.storage is not None:
-            self.storage.release()
-        assert self._stopping is not None
-        self._stopping()
-
-    def _close_channels(self) -> None:
-        if self.registration is not None:
-            self.registration.close()
-        if self.migration is not None:
-            self.migration.close()
-        if self.link is not None:
-            self.link.close()
-        for channels in (self.peers, self._controller_channels, self._raft_channels):
-            if channels is not None:
-                channels.close()
-
-    def _cancel_stop_timer(self) -> None:
-        if self._stop_timer is not None:
-            self._stop_timer.cancel()
-            self._stop_timer = None
-
-    def _close_everything(self) -> None:
-        """Clean up a start that failed half-way."""
-        self._close_channels()
-        for listener in self.listeners:
-            listener.close()
-        if self.http is not None:
-            self.http.close()
-        if self.storage is not None:
-            self.storage.release()
+        self._stop.begin(done)

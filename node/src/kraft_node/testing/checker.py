@@ -73,7 +73,7 @@ FINDINGS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Violation:
     """A broken law and a description of what happened."""
 
     law: str
@@ -149,7 +149,7 @@ class Checker:
         """
         self.world = world
         self.sole = sole
-        self.findings: list[Finding] = []
+        self.findings: list[Violation] = []
         self.losses: list[Loss] = []
         self.policies: dict[str, int] = {}
         """flush.messages by topic."""
@@ -181,7 +181,7 @@ class Checker:
         """Record a finding."""
         if len(self.findings) < FINDINGS_MAX:
             name = where if isinstance(where, str) else f"{where[0]}-{where[1]}"
-            self.findings.append(Finding(law, name, text))
+            self.findings.append(Violation(law, name, text))
             self.world.note("checker", f"BROKEN {self.findings[-1]}")
 
     # -- the machines
@@ -392,7 +392,7 @@ class Checker:
         """All batches sent to a partition."""
         return self._of[partition].batches
 
-    def judge(self) -> list[Finding]:
+    def judge(self) -> list[Violation]:
         """All findings; call this after the audit."""
         for partition, state in self._of.items():
             if state.audited:
@@ -454,4 +454,4 @@ def _at_least_once(state: Hashable, action: str, argument: Any) -> Iterable[tupl
             yield EXISTS if result == CREATED else UNKNOWN, after
 
 
-__all__ = ["NO_POLICY", "Checker", "CommittedRead", "Finding", "Loss", "ProducedBatch"]
+__all__ = ["NO_POLICY", "Checker", "CommittedRead", "Loss", "ProducedBatch", "Violation"]

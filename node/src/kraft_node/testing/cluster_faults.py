@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.testing.disks.faults import DiskFaults
 from kraft_node.testing.machine import MOVED_PORT, SimCluster, SimMachine
 from kraft_node.testing.script import Script
-from kraft_node.testing.workloads.operator import Operator
+from kraft_node.testing.workloads.reassignments import ReassignmentOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,7 +174,7 @@ class ClusterFaults(DiskFaults):
         if pairs:
             topic, number, pair = self.world.rng.choice(pairs)
             third = self.world.rng.choice([other for other in others if other not in pair])
-            mover = Operator(self.cluster, "mover", ())
+            mover = ReassignmentOperator(self.cluster, "mover", ())
             script = Script(self.world, "mover", mover.reassign(topic.name, number, [own, third]), mover.session.host)
             self._rest(LEAVES_MAX_MS)
             script.stop()

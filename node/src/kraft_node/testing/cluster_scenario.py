@@ -24,8 +24,8 @@ from kraft_node.testing.workloads.admin import Admin
 from kraft_node.testing.workloads.auditor import Auditor
 from kraft_node.testing.workloads.consumer import Consumer
 from kraft_node.testing.workloads.features import FeaturesOperator
-from kraft_node.testing.workloads.operator import Operator
 from kraft_node.testing.workloads.producer import WorkloadProducer
+from kraft_node.testing.workloads.reassignments import ReassignmentOperator
 from kraft_node.testing.workloads.voters import VotersOperator
 from kraft_node.testing.world import World
 
@@ -118,7 +118,7 @@ class ClusterScenario(Scenario):
         self.consumers: list[Consumer] = []
         self.admins: list[Admin] = []
         self.keyed = []
-        self.operators: list[Operator | VotersOperator | FeaturesOperator] = []
+        self.operators: list[ReassignmentOperator | VotersOperator | FeaturesOperator] = []
         if release is not None:
             self.operators.append(FeaturesOperator(self.cluster, "f0", levels, release.level))
 
@@ -219,7 +219,7 @@ class ClusterScenario(Scenario):
         if rng.random() < 0.5:
             self.admins.append(Admin(cluster, checker, "a0", MORTAL_TOPICS, replicas=rng.choice((2, 3))))
         if rng.random() < 0.6:
-            self.operators.append(Operator(cluster, "o0", self.partitions))
+            self.operators.append(ReassignmentOperator(cluster, "o0", self.partitions))
         if cluster.dynamic or (len(cluster.controllers) == FIRST_VOTERS and rng.random() < UPGRADED_SHARE):
             self.operators.append(VotersOperator(cluster, "v0"))
         if self.is_flooded:

@@ -100,6 +100,7 @@ class SimDisk:
                 raise error
 
     def may_wait(self) -> AbstractContextManager[None]:
+        """A context in which reads may wait, also inside `no_wait`."""
         return self.eviction.suspended()
 
     def reach(self, path: str) -> None:
@@ -164,6 +165,7 @@ class SimDisk:
     # -- base.env.Disk
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> SimFile:
+        """Open a file, or make it if `create`. Raises FileNotFoundError, IsADirectoryError, OSError."""
         path = _clean(path)
         self.reach(path)
         self._take_descriptor(path)
@@ -187,6 +189,7 @@ class SimDisk:
         return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
+        """Whether the path is a directory."""
         return self.exists(path) and isinstance(self._find(path), Dir)
 
     def size(self, path: str) -> int:
@@ -196,6 +199,7 @@ class SimDisk:
         return NAME_BYTES * len(found.names) if isinstance(found, Dir) else len(self._inode(path).data)
 
     def mtime_ms(self, path: str) -> int:
+        """Time of the file's last change, in ms of simulated wall time. Raises FileNotFoundError."""
         self.reach(path)
         return self._inode(path).mtime_ms
 
@@ -210,11 +214,13 @@ class SimDisk:
             raise OSError(errno.EMFILE, "too many open files", path)
 
     def listdir(self, path: str) -> list[str]:
+        """The sorted names in a directory. Raises FileNotFoundError, OSError (EMFILE, EIO)."""
         self.reach(path)
         self._take_descriptor(path)
         return self.names(path)
 
     def mkdir(self, path: str, *, new: bool = False) -> None:
+        """Make a directory and its missing parents. Raises FileExistsError for a file, or if `new` exists."""
         if new and self.exists(path):
             raise FileExistsError(errno.EEXIST, "is there", _clean(path))
         at = self._root
@@ -231,6 +237,7 @@ class SimDisk:
             at = node
 
     def link(self, path: str, new: str) -> None:
+        """Give a file a second name. Raises FileExistsError, FileNotFoundError."""
         inode = self._inode(path)
         parent, name = self._parent(new)
         if name in parent.names:
@@ -239,6 +246,7 @@ class SimDisk:
         self._change((parent, name, inode))
 
     def rename(self, old: str, new: str) -> None:
+        """Rename a file or a directory, and replace the target. Raises FileNotFoundError."""
         node = self._find(old)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", _clean(old))
@@ -248,6 +256,7 @@ class SimDisk:
         self._change((source, old_name, None), (target, new_name, node))
 
     def remove(self, path: str) -> None:
+        """Remove a name of a file. Raises FileNotFoundError."""
         inode = self._inode(path)
         parent, name = self._parent(path)
         self.about_to("remove", _clean(path))
@@ -279,6 +288,7 @@ class SimDisk:
         self._pending = rest
 
     def lock(self, path: str) -> SimLock:
+        """Lock a file, which is made if it is missing. Raises BlockingIOError if it is locked."""
         path = _clean(path)
         if path in self.locks:
             raise BlockingIOError(errno.EAGAIN, "locked by another process", path)
@@ -288,9 +298,11 @@ class SimDisk:
         return SimLock(self, path)
 
     def dirty_room(self) -> DirtyRoom | None:
+        """The bytes that may be written before a write waits; None if the disk does not report it."""
         return self.memory.room()
 
     def file_system(self, path: str) -> SimFileSystem:
+        """The file system of a path, for one fsync of all its files."""
         return SimFileSystem(self, _clean(path))
 
     def identity(self, path: str) -> str:
@@ -303,6 +315,7 @@ class SimDisk:
         return DISK_BYTES // 2 - sum(used.values()) - sum(self.pinned().values())
 
     def total_bytes(self, path: str) -> int:  # noqa: ARG002
+        """The size of the disk in bytes."""
         return DISK_BYTES
 
     def names(self, path: str) -> list[str]:

@@ -159,7 +159,7 @@ class ReplicaLaws:
         if seen is not None and seen[0] == machine.starts and image.offset < seen[1]:
             self.checker.broken("metadata", machine.name, f"went back from offset {seen[1]} to {image.offset}")
         self._images[machine.name] = (machine.starts, image.offset)
-        digest = zlib.crc32(repr(_told(image)).encode())
+        digest = zlib.crc32(repr(_content(image)).encode())
         known = self._metadata.setdefault(image.offset, digest)
         if known != digest:
             self.checker.broken("metadata", machine.name, f"differs from another node's at offset {image.offset}")
@@ -414,7 +414,7 @@ def _settled(state: PartitionState) -> set[int]:
     return set(state.replicas) - set(state.adding)
 
 
-def _told(image: Any) -> list[Any]:
+def _content(image: Any) -> list[Any]:
     """The content of an image, in a canonical order."""
     topics = sorted(
         (topic.name, bytes(topic.id), [(number, repr(state)) for number, state in topic.partitions()])

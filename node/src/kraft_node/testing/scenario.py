@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kraft_node.testing.checker import NO_POLICY, Checker, Finding
+from kraft_node.testing.checker import NO_POLICY, Checker, Violation
 from kraft_node.testing.faults import WorldFaults
 from kraft_node.testing.leftovers import left_in
 from kraft_node.testing.machine import SimCluster, SimMachine, StoryLog
@@ -69,7 +69,7 @@ class SeedResult:
     seed: int
     nodes: int
     kind: str
-    findings: list[Finding]
+    findings: list[Violation]
     events: int
     simulated_ms: float
     hash: str

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.pool import AsyncResult
 from typing import Any, Final
 
-from kraft_node.testing.checker import Finding
+from kraft_node.testing.checker import Violation
 from kraft_node.testing.scenario import KINDS, SeedResult, run
 
 DEFAULT_SEEDS: Final = 200
@@ -228,21 +228,23 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[Score, float], N
 
 def _reporter() -> Callable[[Score, float], None]:
     """Prints a line every REPORT_S, and findings at once."""
-    told_s, told_failures = 0.0, 0
+    reported_s, reported_failures = 0.0, 0
 
     def advance(score: Score, seconds: float) -> None:
-        nonlocal told_s, told_failures
-        for failure in score.failures[told_failures:]:
+        nonlocal reported_s, reported_failures
+        for failure in score.failures[reported_failures:]:
             print(f"BROKEN {failure.findings[0]}", replay_line(failure.seed, failure.nodes, failure.kind), sep="\n")
-        told_failures = len(score.failures)
-        if seconds - told_s >= REPORT_S:
-            told_s = seconds
-            print(f"{score.seeds} seeds, {score.events / seconds:,.0f} events/s, {told_failures} broken", flush=True)
+        reported_failures = len(score.failures)
+        if seconds - reported_s >= REPORT_S:
+            reported_s = seconds
+            print(
+                f"{score.seeds} seeds, {score.events / seconds:,.0f} events/s, {reported_failures} broken", flush=True
+            )
 
     return advance
 
 
-__all__ = ["Finding", "Score", "main", "replay_line", "sweep"]
+__all__ = ["Score", "Violation", "main", "replay_line", "sweep"]
 
 
 if __name__ == "__main__":

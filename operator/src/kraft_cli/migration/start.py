@@ -108,7 +108,7 @@ def start(
     _require_own_ids(controllers, [one["id"] for one in survey["brokers"]])
     _require_own_listener(options["listener"], survey["brokers"])
     tls = _properties(zk_tls_config_file) if zk_tls_config_file is not None else {}
-    plan = Plan(survey, controllers, {"zookeeper.connect": zookeeper, **tls}, _by_id(files), options)
+    plan = MigrationPlan(survey, controllers, {"zookeeper.connect": zookeeper, **tls}, _by_id(files), options)
     written = [*plan.files()]
     write(out, written)
     steps = plan.steps()
@@ -171,7 +171,7 @@ def _by_id(files: Iterable[Path]) -> dict[int, dict[str, str]]:
     return found
 
 
-class Plan:
+class MigrationPlan:
     """The files and the steps."""
 
     def __init__(

@@ -49,7 +49,7 @@ _INTERNAL_CEL: Final = "n.name == {0}.listeners.filter(l, l.type == 'Internal')[
 _OWN_KEYS_CEL: Final = "[" + ",".join(f"'{key}'" for key in OWN_KEYS) + "]"
 
 
-class Quorum(Model):
+class QuorumSpec(Model):
     """The controllers' Raft quorum."""
 
     RULES: ClassVar = (
@@ -167,7 +167,7 @@ class NetworkPolicies(Model):
     ] = []
 
 
-class Metrics(Model):
+class MetricsEndpoint(Model):
     """The endpoint `/metrics` of every node."""
 
     enabled: bool = True
@@ -331,7 +331,7 @@ class KRaftClusterSpec(Model):
         ]
         | None
     ) = None
-    quorum: Quorum = Quorum()
+    quorum: QuorumSpec = QuorumSpec()
     metadata_version: (
         Annotated[
             str,
@@ -355,7 +355,7 @@ class KRaftClusterSpec(Model):
     update_strategy: UpdateStrategy = UpdateStrategy()
     drain: Drain = Drain()
     rebalance: Rebalance = Rebalance()
-    metrics: Metrics = Metrics()
+    metrics: MetricsEndpoint = MetricsEndpoint()
     replacements: Annotated[
         list[Replacement], Field(max_length=REPLACEMENTS_MAX, json_schema_extra=marked(keys=("name",)))
     ] = []

@@ -48,7 +48,7 @@ Schedule = Annotated[
 # KafkaTable
 
 
-class Topics(Model):
+class TopicSelection(Model):
     """The topics of the table."""
 
     RULES: ClassVar = (
@@ -61,7 +61,7 @@ class Topics(Model):
     pattern: Annotated[str, Field(min_length=1, max_length=1024, description="a regular expression")] | None = None
 
 
-class SecretKey(Model):
+class SecretValue(Model):
     """A value of a Secret in the same namespace."""
 
     name: Secret
@@ -97,7 +97,7 @@ class Registry(Model):
         str, Field(pattern=r"^https?://[^/]", max_length=4096, description="several are separated by commas")
     ]
     user: Annotated[str, Field(max_length=253)] | None = None
-    password_secret: SecretKey | None = None
+    password_secret: SecretValue | None = None
     password: Annotated[str, Field(max_length=1024, description="refused: use passwordSecret")] | None = None
     token_env: Annotated[Text, Field(description="the variable of driver.env that has a bearer token")] | None = None
     tls: RegistryTls | None = None
@@ -147,7 +147,7 @@ class Value(Model):
     registry: Registry | None = None
 
 
-class Key(Model):
+class KeyColumn(Model):
     """How a record's key becomes its column."""
 
     RULES: ClassVar = (
@@ -281,7 +281,7 @@ class RunEngine(Engine):
     ] = "local"
 
 
-class Security(Model):
+class PipelineSecurity(Model):
     """How a pipeline connects to a secured cluster: by Kafka's client properties."""
 
     RULES: ClassVar = (
@@ -296,7 +296,7 @@ class Security(Model):
     properties_file: Annotated[Text, Field(description="on one of driver.volumes")] | None = None
 
 
-class ArchiveSecurity(Security):
+class ArchiveSecurity(PipelineSecurity):
     """As for other pipelines; controllers may need other properties than brokers."""
 
     controller_properties_file: (
@@ -307,7 +307,7 @@ class ArchiveSecurity(Security):
 class PipelineSpec(Model):
     """The common fields of all pipelines."""
 
-    security: Security | None = None
+    security: PipelineSecurity | None = None
     cluster_ref: ClusterRef | None = None
     bootstrap_servers: Servers | None = None
     driver: Driver = Driver()
@@ -362,8 +362,8 @@ class KafkaTableSpec(PipelineSpec):
             "protobuf and jsonschema keys name their schema by a registry's id: set value.registry or key.registry",
         ),
     )
-    topics: Topics
-    key: Key = Key()
+    topics: TopicSelection
+    key: KeyColumn = KeyColumn()
     headers: Headers = Headers()
     value: Value = Value()
     table: Table

@@ -14,7 +14,7 @@ VOLUMES_MAX: Final = 8
 POOL_REPLICAS_MAX: Final = 100
 
 
-class Volume(Model):
+class VolumeSpec(Model):
     """One persistent volume of a node: one of its log directories."""
 
     RULES: ClassVar = (
@@ -37,7 +37,7 @@ class Storage(Model):
     """The volumes of each node of a pool."""
 
     volumes: Annotated[
-        list[Volume],
+        list[VolumeSpec],
         Field(
             min_length=1,
             max_length=VOLUMES_MAX,
@@ -52,7 +52,7 @@ class Storage(Model):
                 ),
             ),
         ),
-    ] = [Volume()]
+    ] = [VolumeSpec()]
     deletion_policy: Annotated[
         Literal["Keep", "Delete"],
         Field(description="what happens to volumes when their node is removed for good, or the resource is deleted"),

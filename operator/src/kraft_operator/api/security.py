@@ -110,7 +110,7 @@ MODE_RULES: Final = (
 SecretName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 
 
-class Authority(Model):
+class CertificateAuthority(Model):
     """A certificate authority of the cluster. Without a Secret of yours, the operator makes it."""
 
     RULES: ClassVar = (
@@ -162,10 +162,12 @@ class Security(Model):
             json_schema_extra={"x-kubernetes-list-type": "set"},
         ),
     ] = []
-    cluster_authority: Annotated[Authority, Field(description="it issues the certificates of the nodes")] = Authority()
+    cluster_authority: Annotated[CertificateAuthority, Field(description="it issues the certificates of the nodes")] = (
+        CertificateAuthority()
+    )
     clients_authority: Annotated[
-        Authority, Field(description="listeners with authentication MutualTls trust its certificates")
-    ] = Authority()
+        CertificateAuthority, Field(description="listeners with authentication MutualTls trust its certificates")
+    ] = CertificateAuthority()
     open_listeners: Annotated[
         list[Name],
         Field(

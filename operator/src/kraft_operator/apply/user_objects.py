@@ -25,7 +25,7 @@ from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import BATCH_MAX, Credential, DesiredUser, UserState
 from kraft_operator.security.certificates import Authority, CertificateError, key_of
 from kraft_operator.specs import issued as by_issue
-from kraft_operator.specs.client_config import TRUSTED_FILE, Access, password_problem, secret_data
+from kraft_operator.specs.client_config import TRUSTED_FILE, ClientAccess, password_problem, secret_data
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
 from kraft_operator.specs.issued import Issued, time_text
 from kraft_operator.specs.security import has_tls
@@ -218,7 +218,7 @@ class UserObjects:
         """Write the user's Secret if it differs. Raises _ProblemError."""
         listener = fitting_listener(self.cluster, spec)
         assert listener is not None
-        access = Access(
+        access = ClientAccess(
             bootstrap(self.cluster, listener),
             desired.user,
             desired.mechanism,

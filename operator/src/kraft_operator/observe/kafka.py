@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kraft_operator.observe.status import NodeStatus, node_status
+from kraft_operator.observe.status import StatusReport, node_status
 from kraft_operator.plan.model.observed import (
     CORDONED,
     THROTTLED,
@@ -318,7 +318,7 @@ async def reported_disks(client: Client, node: int, broker: Address, name_of: Ca
     return Disks(found, frozenset(one.path for one in found.values()) if "*" in cordoned else cordoned)
 
 
-def _left_out(shown: int, before: NodeStatus | None, after: NodeStatus | None, broker: Address) -> int:
+def _left_out(shown: int, before: StatusReport | None, after: StatusReport | None, broker: Address) -> int:
     """The number of topics that the broker did not show. Raises UnreachableError while topics come and go."""
     counts = {one.topics for one in (before, after) if one is not None and one.topics is not None}
     if not counts or shown in counts:

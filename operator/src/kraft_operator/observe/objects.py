@@ -11,7 +11,7 @@ from kraft_operator.api.cluster import CONTROLLER_PORT
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import NODE_CONTAINER
 from kraft_operator.observe import addresses
-from kraft_operator.observe.status import NodeStatus
+from kraft_operator.observe.status import StatusReport
 from kraft_operator.plan.model.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.model.record import Node
 from kraft_operator.plan.model.situation import RESIZED, is_controller
@@ -41,7 +41,7 @@ def kube(
     job_pods: Iterable[Object] = (),
     services: Collection[Object] = (),
     configs: Iterable[Object] = (),
-    reported: Mapping[int, NodeStatus] | None = None,
+    reported: Mapping[int, StatusReport] | None = None,
     routes: Collection[Object] = (),
 ) -> Kube:
     """Convert the objects of a cluster. `racks` is by machine.
@@ -123,7 +123,7 @@ def condition_of(one: Object, kind: str) -> Object:
 # Pods
 
 
-def pod(one: Object, rack: str = "", reported: NodeStatus | None = None) -> Pod:
+def pod(one: Object, rack: str = "", reported: StatusReport | None = None) -> Pod:
     """The state of a pod. A pod that has ended for good (evicted, machine shut down) does not run and is `over`.
 
     The answer of its process (`reported`) overrides the aspects in its annotations.
@@ -160,7 +160,7 @@ def _fails(container: Object) -> bool:
     return bool(reason) and not _starts(container)
 
 
-def _reported(one: Object, reported: NodeStatus, aspects: Mapping[str, str]) -> dict[str, str]:
+def _reported(one: Object, reported: StatusReport, aspects: Mapping[str, str]) -> dict[str, str]:
     """Aspects of the running process that differ, because it has read another file than the pod was made with."""
     found = {}
     voters = ",".join(map(str, reported.voters))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, TypeVar
 
 from kraft_operator.observe.kafka import reported_quorum
-from kraft_operator.observe.status import NodeStatus, node_status
+from kraft_operator.observe.status import StatusReport, node_status
 from kraft_operator.plan.model.observed import Quorum
 from kraft_operator.plan.model.situation import BEHIND_MAX_MS
 from kraft_protocol.client.aio import Address, Client, UnreachableError
@@ -96,5 +96,5 @@ class MetadataSource:
         return not cluster_id or self._cluster_id is None or cluster_id == self._cluster_id
 
 
-def _has_applied(status: NodeStatus, end: int) -> bool:
+def _has_applied(status: StatusReport, end: int) -> bool:
     return status.offset is not None and status.offset >= end - 1

@@ -16,7 +16,7 @@ STARTS_S: Final = 0.5
 BYTES_MAX: Final = 64 * 1024
 
 
-class NodeStatus(NamedTuple):
+class StatusReport(NamedTuple):
     """One answer to `/status`."""
 
     voters: tuple[int, ...]
@@ -30,7 +30,7 @@ class NodeStatus(NamedTuple):
     cluster_id: str | None = None
 
 
-async def node_status(address: Address) -> NodeStatus | None:
+async def node_status(address: Address) -> StatusReport | None:
     """Request `/status` from a node. Returns None if its version does not serve it. Raises UnreachableError."""
     try:
         status, body = await asyncio.wait_for(_query(address), ANSWER_S)
@@ -48,11 +48,11 @@ class Statuses:
     """Statuses of the processes of one cluster. Each process gets one request, because it reads its file once."""
 
     def __init__(self) -> None:
-        self._known: dict[object, NodeStatus | None] = {}
+        self._known: dict[object, StatusReport | None] = {}
 
     async def of(
         self, processes: Mapping[int, tuple[object, Address]], hurry: Collection[int] = ()
-    ) -> dict[int, NodeStatus]:
+    ) -> dict[int, StatusReport]:
         """Statuses by node id, for the nodes that answer. `processes` has a unique key for each process.
 
         Nodes in `hurry` get a short timeout, so that they do not delay the others.
@@ -78,10 +78,10 @@ class Statuses:
                 self._known[key] = await node_status(where)
 
 
-def parsed(found: dict[str, Any]) -> NodeStatus:
+def parsed(found: dict[str, Any]) -> StatusReport:
     """Convert the JSON body of `/status`. Raises KeyError or TypeError if it is malformed."""
     voters, revision = tuple(found["voters"]), found["configRevision"]
-    return NodeStatus(voters, revision, found.get("topics"), found.get("offset"), found.get("clusterId"))
+    return StatusReport(voters, revision, found.get("topics"), found.get("offset"), found.get("clusterId"))
 
 
 async def _query(address: Address) -> tuple[int, bytes]:

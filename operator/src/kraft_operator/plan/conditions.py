@@ -21,7 +21,7 @@ WAITING: Final = frozenset({"Paused", "RollPaused", "ApprovalNeeded", "OutsideWi
 """Reasons of work that waits at the request of a user. They count as Paused, not as Degraded."""
 
 
-class Condition(NamedTuple):
+class ConditionState(NamedTuple):
     """A condition without its times."""
 
     type: str
@@ -30,7 +30,7 @@ class Condition(NamedTuple):
     message: str
 
 
-def conditions(s: Situation | None, plan: Plan) -> list[Condition]:
+def conditions(s: Situation | None, plan: Plan) -> list[ConditionState]:
     """All five conditions, always in the same order. `s` is None while pods and volumes are unknown."""
     return [_ready(s), _quorum(s), _progressing(s, plan), _degraded(plan), _paused(plan)]
 
@@ -40,54 +40,56 @@ def _joined(texts: list[str]) -> str:
     return "; ".join(texts[:TELLS_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _ready(s: Situation | None) -> Condition:
+def _ready(s: Situation | None) -> ConditionState:
     if s is None:
-        return Condition("Ready", "Unknown", "KubernetesUnknown", "pods and volumes are not known")
+        return ConditionState("Ready", "Unknown", "KubernetesUnknown", "pods and volumes are not known")
     if s.wanted.hibernated:
-        return Condition("Ready", "False", "Hibernated", "all nodes are stopped; their volumes stay")
+        return ConditionState("Ready", "False", "Hibernated", "all nodes are stopped; their volumes stay")
     missing = [*s.unsettled(), *s.outdated()]
     if not s.record.nodes:
-        return Condition("Ready", "False", "Beginning", "nodes are being assigned")
+        return ConditionState("Ready", "False", "Beginning", "nodes are being assigned")
     if missing:
-        return Condition("Ready", "False", "NodesNotReady", _joined(missing))
+        return ConditionState("Ready", "False", "NodesNotReady", _joined(missing))
     if s.quorum is None:
-        return Condition("Ready", "Unknown", "QuorumUnknown", "the state of the quorum is unknown")
-    return Condition("Ready", "True", "Serving", f"{len(s.record.nodes)} nodes serve")
+        return ConditionState("Ready", "Unknown", "QuorumUnknown", "the state of the quorum is unknown")
+    return ConditionState("Ready", "True", "Serving", f"{len(s.record.nodes)} nodes serve")
 
 
-def _quorum(s: Situation | None) -> Condition:
+def _quorum(s: Situation | None) -> ConditionState:
     if s is None or s.quorum is None:
-        return Condition("QuorumHealthy", "Unknown", "QuorumUnknown", "no controller has named the leader")
+        return ConditionState("QuorumHealthy", "Unknown", "QuorumUnknown", "no controller has named the leader")
     behind = sorted(set(s.quorum.voters) - s.live_voters())
     if behind:
         names = ", ".join(map(str, behind))
-        return Condition(
+        return ConditionState(
             "QuorumHealthy", "False", "VotersBehind", f"voter {names} of {sorted(s.quorum.voters)} behind or down"
         )
-    return Condition("QuorumHealthy", "True", "AllCaughtUp", f"{s.quorum.leader} leads in epoch {s.quorum.epoch}")
+    return ConditionState("QuorumHealthy", "True", "AllCaughtUp", f"{s.quorum.leader} leads in epoch {s.quorum.epoch}")
 
 
-def _progressing(s: Situation | None, plan: Plan) -> Condition:
+def _progressing(s: Situation | None, plan: Plan) -> ConditionState:
     if plan.steps:
         names = list(dict.fromkeys(type(step).__name__ for step in plan.steps))
-        return Condition("Progressing", "True", names[-1], _joined(names))
+        return ConditionState("Progressing", "True", names[-1], _joined(names))
     if plan.waits:
-        return Condition("Progressing", "True", "Waiting", _joined(plan.waits))
+        return ConditionState("Progressing", "True", "Waiting", _joined(plan.waits))
     missing = s.unsettled() if s is not None and not s.wanted.hibernated and not s.wanted.paused else []
     if missing:
-        return Condition("Progressing", "True", "Waiting", _joined(missing))
-    return Condition("Progressing", "False", "Settled", "nothing to do" if not plan.blocked else "see Degraded, Paused")
+        return ConditionState("Progressing", "True", "Waiting", _joined(missing))
+    return ConditionState(
+        "Progressing", "False", "Settled", "nothing to do" if not plan.blocked else "see Degraded, Paused"
+    )
 
 
-def _degraded(plan: Plan) -> Condition:
+def _degraded(plan: Plan) -> ConditionState:
     wrong = [blocked for blocked in plan.blocked if blocked.reason not in WAITING]
     if not wrong:
-        return Condition("Degraded", "False", "NothingBlocked", "")
-    return Condition("Degraded", "True", wrong[0].reason, _joined([blocked.message for blocked in wrong]))
+        return ConditionState("Degraded", "False", "NothingBlocked", "")
+    return ConditionState("Degraded", "True", wrong[0].reason, _joined([blocked.message for blocked in wrong]))
 
 
-def _paused(plan: Plan) -> Condition:
+def _paused(plan: Plan) -> ConditionState:
     waiting = [blocked for blocked in plan.blocked if blocked.reason in WAITING]
     if not waiting:
-        return Condition("Paused", "False", "NotPaused", "")
-    return Condition("Paused", "True", waiting[0].reason, _joined([blocked.message for blocked in waiting]))
+        return ConditionState("Paused", "False", "NotPaused", "")
+    return ConditionState("Paused", "True", waiting[0].reason, _joined([blocked.message for blocked in waiting]))

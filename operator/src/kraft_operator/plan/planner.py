@@ -110,7 +110,7 @@ def _all_gone(s: Situation) -> Blocked | None:
     formatted = [node.id for node in s.record.nodes if node.formatted and not node.leaving]
     if not formatted or s.kube.volumes or s.kube.pods or any(s.held(node) for node in s.record.nodes):
         return None
-    text = f"nodes {formatted} are remembered, and none of their volumes is there: restore the volumes; or, to begin a"
+    text = f"the record has nodes {formatted}, but their volumes do not exist: restore the volumes; or, to begin a"
     return Blocked("VolumesGone", f"{text} new cluster, delete the resource and its record, and apply it again")
 
 

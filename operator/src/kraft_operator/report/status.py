@@ -92,7 +92,7 @@ def _conditions(
     """The conditions, each with the time of its last change."""
     old = {condition.type: condition for condition in before.conditions}
     found = []
-    for condition in (*planned.conditions(s, plan), planned.Condition("Secured", *secured(cluster))):
+    for condition in (*planned.conditions(s, plan), planned.ConditionState("Secured", *secured(cluster))):
         was = old.get(condition.type)  # type: ignore[call-overload]
         since = was.last_transition_time if was is not None and was.status == condition.status else now
         values = {**condition._asdict(), "last_transition_time": since, "observed_generation": generation}

@@ -6,5 +6,5 @@
 - `names`        of stored objects and files, without any certificate
 - `keeper`       brings stored certificates to what they should be, for a store of either kind
 - `client`       the operator's own connections to the nodes
-- `secrets`      the store on Kubernetes; `kraft_local.security` has the one in a folder
+- `cluster_security`  the store on Kubernetes; `kraft_local.security` has the one in a folder
 """

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.security import Authority, Security
+from kraft_operator.api.security import CertificateAuthority, Security
 from kraft_operator.security.authorities import Asked, Policy
 from kraft_operator.security.keeper import Needs
 from kraft_operator.security.names import CLIENTS, CLUSTER
@@ -41,7 +41,7 @@ def needs_of(
     )
 
 
-def _source(security: Security, name: str) -> Authority:
+def _source(security: Security, name: str) -> CertificateAuthority:
     return security.cluster_authority if name == CLUSTER else security.clients_authority
 
 

@@ -16,11 +16,10 @@ from kraft_protocol.sasl.properties import MODULES
 TRUSTED_FILE: Final = "ca.crt"
 CERTIFICATE_FILE: Final = "user.crt"
 KEY_FILE: Final = "user.key"
-FORMATS: Final = ("java", "librdkafka", "kcat", "python")
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClientAccess:
     """All that a client needs. Secrets do not show in `repr`."""
 
     bootstrap: str
@@ -62,7 +61,7 @@ def password_problem(data: bytes) -> str:
     return ""
 
 
-def java(access: Access) -> str:
+def java(access: ClientAccess) -> str:
     """`client.properties` for Java's clients and tools."""
     found = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
     if access.mechanism:
@@ -78,7 +77,7 @@ def java(access: Access) -> str:
     return text(found)
 
 
-def librdkafka(access: Access, folder: str) -> str:
+def librdkafka(access: ClientAccess, folder: str) -> str:
     """A file for librdkafka and kcat (`kcat -F`). `folder` has the files of the Secret."""
     found = _librdkafka(access)
     if access.trusted:
@@ -89,7 +88,7 @@ def librdkafka(access: Access, folder: str) -> str:
     return "".join(f"{key}={value}\n" for key, value in found.items())
 
 
-def python(access: Access) -> dict[str, Any]:
+def python(access: ClientAccess) -> dict[str, Any]:
     """The configuration of confluent-kafka."""
     found = _librdkafka(access)
     if access.trusted:
@@ -99,7 +98,7 @@ def python(access: Access) -> dict[str, Any]:
     return found
 
 
-def _librdkafka(access: Access) -> dict[str, str]:
+def _librdkafka(access: ClientAccess) -> dict[str, str]:
     found = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
     if access.mechanism:
         found |= {
@@ -110,17 +109,7 @@ def _librdkafka(access: Access) -> dict[str, str]:
     return found
 
 
-def shown(access: Access, form: str, folder: str) -> str:
-    """One of `FORMATS` as text, for a terminal."""
-    if form == "java":
-        return java(access)
-    if form == "python":
-        pairs = "".join(f"    {json.dumps(key)}: {json.dumps(value)},\n" for key, value in python(access).items())
-        return f"config = {{\n{pairs}}}\n"
-    return librdkafka(access, folder)
-
-
-def secret_data(access: Access, folder: str) -> dict[str, str]:
+def secret_data(access: ClientAccess, folder: str) -> dict[str, str]:
     """The entries of a user's Secret, as texts. `folder` is where pods mount it."""
     found = {
         "username": access.user,

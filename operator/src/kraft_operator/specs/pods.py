@@ -12,7 +12,7 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import CONTROLLER_PORT
 from kraft_operator.api.pipeline_driver import Driver
-from kraft_operator.api.pools import NodePool, Volume
+from kraft_operator.api.pools import NodePool, VolumeSpec
 from kraft_operator.api.template import NODE_CONTAINER, PodTemplate, Probes
 from kraft_operator.plan.model.record import Node
 from kraft_operator.plan.model.situation import KEEPS
@@ -107,7 +107,7 @@ def keeping(pool: NodePool, aspects: Mapping[str, str]) -> NodePool:
     if not names:
         return pool
     own = pool.storage.volumes
-    volumes = [*own, *(Volume(name=name) for name in names if name not in {one.name for one in own})]
+    volumes = [*own, *(VolumeSpec(name=name) for name in names if name not in {one.name for one in own})]
     return pool.model_copy(update={"storage": pool.storage.model_copy(update={"volumes": volumes})})
 
 

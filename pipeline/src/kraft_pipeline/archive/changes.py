@@ -17,7 +17,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kraft_pipeline.archive.generic import Decoded, DecodeError, Span, decode, decode_control, decode_spans, uuid_text
+from kraft_pipeline.archive.generic import (
+    Decoded,
+    DecodeError,
+    FieldSpan,
+    decode,
+    decode_control,
+    decode_spans,
+    uuid_text,
+)
 from kraft_pipeline.archive.schema import PARTITION, PARTITION_CHANGE, records
 from kraft_pipeline.codec.arrays import fixed, lists, validity
 from kraft_pipeline.codec.batches import Batch, scan
@@ -101,10 +109,10 @@ class Layout(NamedTuple):
     where: NDArray[np.intp]
     holds: Bytes
     kind: np.dtype[Any]
-    spans: tuple[Span, ...]
+    spans: tuple[FieldSpan, ...]
 
 
-class Decoder:
+class ChangeDecoder:
     """Decodes batches of a metadata log or a snapshot. Keeps the shapes that it has seen. Not thread-safe."""
 
     def __init__(self) -> None:

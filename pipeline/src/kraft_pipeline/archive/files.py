@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kraft_pipeline.archive.changes import Decoder
+from kraft_pipeline.archive.changes import ChangeDecoder
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.archive.reconcile import Span
 from kraft_pipeline.codec.batches import scan
@@ -130,13 +130,13 @@ def _snapshot(path: Path) -> Piece:
     return Piece(str(path), 0, END, max(int(name[1]) - 1, 0) if name else 0)
 
 
-def read(piece: Piece, decoder: Decoder | None = None) -> Iterator[pa.RecordBatch]:
+def read(piece: Piece, decoder: ChangeDecoder | None = None) -> Iterator[pa.RecordBatch]:
     """The rows of a piece, in `changes.SCHEMA`. Raises ArchiveError naming the file, and OSError."""
     with open(piece.path, "rb") as file:
         if not file.seek(0, 2):
             return
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    decoder = decoder or Decoder()
+    decoder = decoder or ChangeDecoder()
     try:
         yield from decoder.decode(memoryview(data), piece.start, piece.end, piece.snapshot_offset)
     except CodecError as e:

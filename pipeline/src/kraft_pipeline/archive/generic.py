@@ -11,7 +11,7 @@ import base64
 import struct
 from typing import Any, Final, NamedTuple
 
-from kraft_pipeline.archive.schema import Field, Record, controls, fields_at, records, structs
+from kraft_pipeline.archive.schema import Field, RecordType, controls, fields_at, records, structs
 from kraft_pipeline.codec.errors import CodecError
 
 FRAME_VERSION: Final = 1
@@ -44,7 +44,7 @@ class Decoded(NamedTuple):
         return self.fields.keys() != {BYTES}
 
 
-class Span(NamedTuple):
+class FieldSpan(NamedTuple):
     """Where a field of fixed-size values lies in a record's value."""
 
     name: str
@@ -61,7 +61,7 @@ class _Walk:
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data, self.at = data, at
-        self.spans: list[Span] = []
+        self.spans: list[FieldSpan] = []
 
     def uvarint(self) -> int:
         value = shift = 0
@@ -114,7 +114,7 @@ class _Walk:
         if count > len(self.data):
             raise DecodeError(f"{field.name} has {count} entries at byte {self.at}")
         if is_top and (field.type in NUMBERS or field.type == "uuid"):
-            self.spans.append(Span(field.name, field.type, self.at, count))
+            self.spans.append(FieldSpan(field.name, field.type, self.at, count))
         return [self.one(field, version, None) for _ in range(count)]
 
     def one(self, field: Field, version: int, noted: Field | None) -> Any:
@@ -122,7 +122,7 @@ class _Walk:
         kind = field.type
         if kind in NUMBERS or kind == "uuid":
             if noted is not None:
-                self.spans.append(Span(noted.name, kind, self.at, -1))
+                self.spans.append(FieldSpan(noted.name, kind, self.at, -1))
             if kind == "uuid":
                 return uuid_text(self.take(UUID_BYTES))
             return _STRUCT[kind].unpack(self.take(_STRUCT[kind].size))[0]
@@ -147,9 +147,9 @@ def decode(value: bytes) -> Decoded:
     return _decoded(value, None)
 
 
-def decode_spans(value: bytes) -> tuple[Decoded, list[Span]]:
+def decode_spans(value: bytes) -> tuple[Decoded, list[FieldSpan]]:
     """Decode a metadata record, with the places of its own fields of fixed size. Raises DecodeError."""
-    spans: list[Span] = []
+    spans: list[FieldSpan] = []
     return _decoded(value, spans), spans
 
 
@@ -163,7 +163,7 @@ def decode_control(key: bytes, value: bytes) -> Decoded:
     return _record(_Walk(value), kind, number, version)
 
 
-def _decoded(value: bytes, spans: list[Span] | None) -> Decoded:
+def _decoded(value: bytes, spans: list[FieldSpan] | None) -> Decoded:
     walk = _Walk(value)
     frame, number, version = walk.uvarint(), walk.uvarint(), walk.uvarint()
     if frame != FRAME_VERSION:
@@ -174,7 +174,7 @@ def _decoded(value: bytes, spans: list[Span] | None) -> Decoded:
     return found
 
 
-def _record(walk: _Walk, kind: Record | None, number: int, version: int) -> Decoded:
+def _record(walk: _Walk, kind: RecordType | None, number: int, version: int) -> Decoded:
     if kind is None or version > kind.newest:
         name = f"{UNKNOWN}_{number}" if kind is None else kind.name
         return Decoded(number, version, name, {BYTES: base64.b64encode(walk.data).decode()})

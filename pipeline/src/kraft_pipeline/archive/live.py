@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from kraft_pipeline.archive.changes import Decoder
+from kraft_pipeline.archive.changes import ChangeDecoder
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.codec.errors import CodecError
 from kraft_protocol.client.blocking import BlockingConnection
-from kraft_protocol.client.cluster import Patience, Settings
+from kraft_protocol.client.cluster import RetryBudget, Settings
 from kraft_protocol.client.errors import BrokerError, ClientError
 from kraft_protocol.client.fetch_session import FINAL_EPOCH
 from kraft_protocol.client.security import ClientSecurity
@@ -74,7 +74,7 @@ class Controllers:
         self._of_brokers = of_brokers
         self._connection: BlockingConnection | None = None
         self._epoch = 0  # a response has the true epoch
-        self._decoder = Decoder()
+        self._decoder = ChangeDecoder()
         self.cluster_id = ""
 
     def __enter__(self) -> Controllers:
@@ -125,7 +125,7 @@ class Controllers:
     def _answer(self, start: int, epoch: int, *, with_snapshot: bool = True) -> tuple[Fetched, bytes | None]:
         """The leader's response to a fetch, and the snapshot that it names."""
         self._epoch = max(self._epoch, epoch)  # Kafka refuses a leader epoch below the epoch of the last record
-        patience = self._patience()
+        budget = self._retry_budget()
         while True:
             try:
                 found = self._fetch(start, epoch)
@@ -139,7 +139,7 @@ class Controllers:
                     raise
                 if isinstance(e, OSError):
                     self._next_server()
-                patience.failed(e)
+                budget.failed(e)
 
     def _rows(self, data: memoryview | bytes, start: int, end: int, snapshot: int) -> Iterator[pa.RecordBatch]:
         try:
@@ -147,8 +147,8 @@ class Controllers:
         except CodecError as e:
             raise ArchiveError(f"{TOPIC} of the controllers: {e}") from e
 
-    def _patience(self) -> Patience:
-        return Patience(f"the metadata log of {self._settings.bootstrap}", self._settings.retry_s)
+    def _retry_budget(self) -> RetryBudget:
+        return RetryBudget(f"the metadata log of {self._settings.bootstrap}", self._settings.retry_s)
 
     def _connected(self) -> BlockingConnection:
         if self._of_brokers:

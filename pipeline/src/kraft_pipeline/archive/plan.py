@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from kraft_pipeline.archive.errors import ArchiveError
-from kraft_pipeline.archive.state import State
+from kraft_pipeline.archive.state import ClusterState
 
 Key = tuple[str, int]
 Assignment = dict[Key, list[int]]
@@ -54,7 +54,7 @@ class Score:
         return asdict(self)
 
 
-def of_state(state: State, topics: Iterable[str] | None = None) -> Assignment:
+def of_state(state: ClusterState, topics: Iterable[str] | None = None) -> Assignment:
     """The replicas of a state's partitions, without partitions that are being reassigned."""
     wanted = None if topics is None else set(topics)
     rows = state.partitions
@@ -67,7 +67,7 @@ def of_state(state: State, topics: Iterable[str] | None = None) -> Assignment:
     }
 
 
-def racks_of(state: State) -> dict[int, str | None]:
+def racks_of(state: ClusterState) -> dict[int, str | None]:
     """The racks of the brokers that are not fenced."""
     return {i: b["rack"] for i, b in sorted(state.small.brokers.items()) if not b["fenced"]}
 

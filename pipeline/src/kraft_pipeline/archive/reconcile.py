@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kraft_pipeline.archive.errors import ArchiveError
 
 
-class Rows(NamedTuple):
+class Positions(NamedTuple):
     """Offsets and epochs of a file of the archive, in the order of the log."""
 
     offsets: NDArray[np.int64]
@@ -63,7 +63,7 @@ class Epochs:
         return np.where(there, self._epochs[at], np.int32(-1))
 
 
-def parted(log: Epochs, archive: Iterable[Rows]) -> int | None:
+def parted(log: Epochs, archive: Iterable[Positions]) -> int | None:
     """The first offset at which log and archive differ; None if they do not, or if the log begins later.
 
     `archive`: its files, newest first. Raises ArchiveError if the log lags, or is another log.

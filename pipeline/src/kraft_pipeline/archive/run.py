@@ -17,8 +17,8 @@ from kraft_pipeline.archive.published import SETS, Published
 from kraft_pipeline.archive.reconcile import Epochs, parted
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.spread import Spread
-from kraft_pipeline.archive.state import Replay, State
-from kraft_pipeline.archive.tables import KEY, TOPIC, Changes, open_changes, read_changes, state_tables
+from kraft_pipeline.archive.state import ClusterState, Replay
+from kraft_pipeline.archive.tables import KEY, TOPIC, ChangeWriter, open_changes, read_changes, state_tables
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.sources.security import security_of_file
 from kraft_pipeline.tables.engines.engine import Engine
@@ -67,12 +67,12 @@ def archive(
     Raises ArchiveError, ConflictError, ClientError, TaskError and OSError.
     """
     began = time.monotonic()
-    changes, replay, opened = Changes(spec), Replay(), None
+    changes, replay, opened = ChangeWriter(spec), Replay(), None
     published = Published(spec, changes.check)
     rows, offset, last = 0, -1, Last(-1, 0)
     try:
         start = 0 if changes.position is None else changes.position.offsets[KEY]
-        log = Source(spec, start)
+        log = MetadataSource(spec, start)
         log.check(changes.position)
         cut = log.parted(changes)
         changes.take_over()
@@ -111,8 +111,8 @@ def archive(
         if opened is not None:
             opened.close()
     sizes = (state.partitions.num_rows, len(state.small.topics), len(state.small.brokers))
-    gaps_told = [(first, known - 1) for (_, first), known in sorted(gaps.items())]
-    return Done(rows, end - 1, *sizes, count, round(time.monotonic() - began, 3), gaps_told, cut)
+    sorted_gaps = [(first, known - 1) for (_, first), known in sorted(gaps.items())]
+    return Done(rows, end - 1, *sizes, count, round(time.monotonic() - began, 3), sorted_gaps, cut)
 
 
 class Last(NamedTuple):
@@ -133,7 +133,7 @@ def _is_large(before: Sequence[Added], pieces: Sequence[files.Piece]) -> bool:
     return len(sizes) > 1 and sum(sizes) >= SPREAD_BYTES
 
 
-class Source:
+class MetadataSource:
     """The metadata log, from an offset on; `epoch` must be the epoch of the record before it."""
 
     def __init__(self, spec: ArchiveSpec, start: int = 0) -> None:
@@ -171,7 +171,7 @@ class Source:
         """Read from `start` on, after a record of `epoch`."""
         self._start, self.epoch = start, epoch
 
-    def parted(self, changes: Changes) -> int | None:
+    def parted(self, changes: ChangeWriter) -> int | None:
         """The first offset at which the archive has records that were never committed and the log has others.
 
         Raises ArchiveError if the log is behind the archive or another log; and errors of readers.
@@ -197,7 +197,7 @@ class Source:
             )
         return cut
 
-    def _parted_live(self, changes: Changes, last: int, epoch: int) -> int | None:
+    def _parted_live(self, changes: ChangeWriter, last: int, epoch: int) -> int | None:
         """The first offset where the archive differs from the controllers' log; None if the log continues the archive.
 
         For an unknown epoch the controllers return an earlier epoch and its end. Raises ArchiveError.
@@ -219,7 +219,7 @@ class Source:
             raise ArchiveError(f"the archive is of cluster {since.cluster}, this is cluster {self.cluster_id}")
 
 
-def _before(changes: Changes, epoch: int, end: int) -> Last | None:
+def _before(changes: ChangeWriter, epoch: int, end: int) -> Last | None:
     """The last record of the archive below the end, and with no later epoch."""
     for rows in changes.ends():
         good = np.flatnonzero((rows.offsets < end) & (rows.epochs <= epoch))
@@ -275,7 +275,7 @@ def _known(gaps: Gaps, before: int, after: int | None) -> None:
 
 def state_at(
     batches: Iterator[pa.RecordBatch], *, offset: int | None = None, time_ms: int | None = None, gaps: Gaps = ()
-) -> State:
+) -> ClusterState:
     """The state after the record at `offset`, or after the last record not later than `time_ms`; without both, the last
     state. Raises ArchiveError if the state is before the beginning, or in one of the `gaps`."""
     if offset is not None:

@@ -87,7 +87,7 @@ class Field(NamedTuple):
     default: Any
 
 
-class Record(NamedTuple):
+class RecordType(NamedTuple):
     """A type of record."""
 
     number: int
@@ -117,23 +117,23 @@ def _fields(text: str) -> tuple[Field, ...]:
     return tuple(found)
 
 
-def _records(text: str) -> dict[int, Record]:
+def _records(text: str) -> dict[int, RecordType]:
     found = {}
     for line in text.strip().replace("\n  ", " ").splitlines():
         head, _, fields = line.partition(":")
         number, name, newest = head.split()
-        found[int(number)] = Record(int(number), name, int(newest), _fields(fields))
+        found[int(number)] = RecordType(int(number), name, int(newest), _fields(fields))
     return found
 
 
 @cache
-def records() -> dict[int, Record]:
+def records() -> dict[int, RecordType]:
     """Metadata records by type."""
     return _records(_RECORDS)
 
 
 @cache
-def controls() -> dict[int, Record]:
+def controls() -> dict[int, RecordType]:
     """Control records by type."""
     return _records(_CONTROLS)
 

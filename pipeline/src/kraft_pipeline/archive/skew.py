@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kraft_pipeline.archive.state import State
+from kraft_pipeline.archive.state import ClusterState
 
 
 class Load(NamedTuple):
@@ -45,7 +45,7 @@ class Skew(NamedTuple):
         return {**self._asdict(), **named}
 
 
-def skew(state: State, sizes: Mapping[tuple[str, int], int] | None = None) -> Skew:
+def skew(state: ClusterState, sizes: Mapping[tuple[str, int], int] | None = None) -> Skew:
     """The load of each broker. `sizes` has the bytes of partitions, if known."""
     rows = state.partitions
     replicas = rows.column("replicas").combine_chunks()

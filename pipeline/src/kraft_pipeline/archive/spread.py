@@ -54,18 +54,18 @@ class Spread:
             take(part.added)
             yield from self._taken(part)
 
-    def _archived(self, file: Added) -> Part:
-        return Part([self._left(list(read_changes(self.storage, file.path)))], [])
+    def _archived(self, file: Added) -> TaskOutput:
+        return TaskOutput([self._left(list(read_changes(self.storage, file.path)))], [])
 
-    def _decoded(self, work: tuple[int, files.Piece]) -> Part:
+    def _decoded(self, work: tuple[int, files.Piece]) -> TaskOutput:
         left, added = [], []
         for number, some in enumerate(_by_files(files.read(work[1]))):
             name = f"{self.begin}-{work[0]:05d}-{number:05d}-{uuid.uuid4().hex[:8]}.parquet"
             added.append(write_changes(self.storage, name, some))
             left.append(self._left(some))
-        return Part(left, added)
+        return TaskOutput(left, added)
 
-    def _taken(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _taken(self, part: TaskOutput) -> Iterator[pa.RecordBatch]:
         for path in part.left:
             yield from pa.ipc.open_stream(self.storage.read(path))
             self.storage.delete(path)
@@ -79,7 +79,7 @@ class Spread:
         return path
 
 
-class Part(NamedTuple):
+class TaskOutput(NamedTuple):
     """The output of a task: paths of summaries, and files of changes."""
 
     left: list[str]

@@ -72,7 +72,7 @@ class Small:
 
 
 @dataclass(slots=True)
-class State:
+class ClusterState:
     """The state of a cluster at an offset."""
 
     offset: int
@@ -145,7 +145,7 @@ class Replay:
             batch.column("timestamp").cast(pa.int64())[last].as_py() // 1000,
         )
 
-    def state(self) -> State:
+    def state(self) -> ClusterState:
         """The state after the last row. Raises ArchiveError if the rows had no beginning."""
         if not self._begun:
             raise ArchiveError("the archive has neither the start of the log nor an earlier snapshot")
@@ -153,7 +153,7 @@ class Replay:
         if self._transaction is not None:
             small, count = self._transaction
             parts = parts[:count]
-        return State(*self._last, copy.deepcopy(small), self._named(self._partitions(parts, small), small))
+        return ClusterState(*self._last, copy.deepcopy(small), self._named(self._partitions(parts, small), small))
 
     def _plain(self, batch: pa.RecordBatch, kinds: list[str], codes: NDArray[np.int32]) -> None:
         if not batch.num_rows:
@@ -275,9 +275,9 @@ _EMPTY: Final = pa.table(
 
 
 def folded(rows: pa.Table, topics: int) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Merge `rows` to a row for each partition, in `PART_NAMES`, and its last index in `rows`; topics are numbers below
-    `topics`.
+    """Merge `rows` to one row for each partition, with the columns `PART_NAMES`.
 
+    Returns these rows, and for each the index of its last row in `rows`. Topics are numbers below `topics`.
     If the rows of a partition hold only changes, the merged row is a change with the effect of all rows. Its epochs
     are the sums of their increments. Raises ArchiveError.
     """

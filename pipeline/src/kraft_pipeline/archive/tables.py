@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kraft_pipeline.archive.changes import SCHEMA
-from kraft_pipeline.archive.reconcile import Rows
+from kraft_pipeline.archive.reconcile import Positions
 from kraft_pipeline.archive.spec import ArchiveSpec
-from kraft_pipeline.archive.state import RESOURCES, State
+from kraft_pipeline.archive.state import RESOURCES, ClusterState
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.stores.committer import Added, Committer, stem
 from kraft_pipeline.tables.stores.parquet import ParquetTable
@@ -80,7 +80,7 @@ def open_changes(spec: ArchiveSpec) -> Committer:
     return DeltaTableOf(path, spec.app_id, spec.storage)
 
 
-class Changes:
+class ChangeWriter:
     """Writes rows to files in a second thread, and commits all files at once."""
 
     def __init__(self, spec: ArchiveSpec) -> None:
@@ -146,12 +146,12 @@ class Changes:
                     count += 1
         return count
 
-    def ends(self) -> Iterator[Rows]:
+    def ends(self) -> Iterator[Positions]:
         """Offsets and epochs of the files, newest first. Raises OSError."""
         for file in reversed(self.live()):
             with self.storage.open(file.path) as source:
                 rows = pq.read_table(source, columns=["offset", "epoch", "snapshot"])
-            yield Rows(*(rows.column(name).to_numpy() for name in rows.column_names))
+            yield Positions(*(rows.column(name).to_numpy() for name in rows.column_names))
 
     def cut(self, offset: int) -> list[Added]:
         """Remove the rows from an offset on, with the next commit. Returns the remaining files."""
@@ -268,7 +268,7 @@ def redacted(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index("fields"), "fields", pa.array(texts, pa.string()))
 
 
-def state_tables(state: State) -> dict[str, pa.Table]:
+def state_tables(state: ClusterState) -> dict[str, pa.Table]:
     """The tables of a state by name."""
     small, partitions = state.small, state.partitions
     sizes = pc.list_value_length(partitions.column("replicas"))

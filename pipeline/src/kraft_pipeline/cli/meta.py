@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kraft_pipeline.archive.health import Health
     from kraft_pipeline.archive.skew import Skew
     from kraft_pipeline.archive.spec import ArchiveSpec
-    from kraft_pipeline.archive.state import State
+    from kraft_pipeline.archive.state import ClusterState
     from kraft_pipeline.tables.engines.engine import Engine
 
 DONE: Final = 0
@@ -120,10 +120,10 @@ def spec_of(options: argparse.Namespace) -> ArchiveSpec:
 
 def rows_of(options: argparse.Namespace) -> Iterator[pa.RecordBatch]:
     """The changes of the archive in the arguments; without an archive, of the log itself."""
-    from kraft_pipeline.archive.run import Source, archived
+    from kraft_pipeline.archive.run import MetadataSource, archived
 
     archive = archive_of(options)
-    return Source(spec_of(options)).rows() if archive is None else archived(archive)
+    return MetadataSource(spec_of(options)).rows() if archive is None else archived(archive)
 
 
 def archive_of(options: argparse.Namespace) -> ArchiveSpec | None:
@@ -355,7 +355,7 @@ def iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _show_state(state: State, options: argparse.Namespace) -> int:
+def _show_state(state: ClusterState, options: argparse.Namespace) -> int:
     import pyarrow.compute as pc
 
     from kraft_pipeline.archive.tables import state_tables

@@ -17,22 +17,22 @@ from kraft_protocol.client.cluster import Cluster
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WrittenRows(WriterCommitMessage):
     """Number of rows that a task wrote; all in-sync replicas have acknowledged them."""
 
     rows: int
 
 
-def write(options: SinkOptions, batches: Iterator[pa.RecordBatch], run: str = "") -> Written:
+def write(options: SinkOptions, batches: Iterator[pa.RecordBatch], run: str = "") -> WrittenRows:
     """Write all rows of a task and wait for acknowledgements. Runs on an executor. `run`: as in `unit`."""
     with Cluster(options.settings) as cluster:
         if options.transactional_id:
-            return Written(write_once(cluster, options, batches, unit(run)))
+            return WrittenRows(write_once(cluster, options, batches, unit(run)))
         writer = RowWriter(cluster, options)
         for batch in batches:
             writer.write(batch)
         writer.close()
-        return Written(writer.rows)
+        return WrittenRows(writer.rows)
 
 
 def unit(run: str) -> Unit:

@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FirstAttempt:
     """The rows and dead letters that the first attempt of a batch committed."""
 
     dead: Mapping[Key, np.ndarray] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Record:
     """Number of rows by partition; empty if an earlier release wrote it."""
 
     @classmethod
-    def of(cls, plan: Plan, number: int, dead: Committer, storage: Storage, app: str) -> Record:
+    def of(cls, plan: Plan, number: int, dead: Committer, storage: Storage, app: str) -> FirstAttempt:
         """Read the record of a batch that is repeated. Raises OSError."""
         assert plan.again and plan.dead.position is not None
         found: dict[Key, list[np.ndarray]] = {}

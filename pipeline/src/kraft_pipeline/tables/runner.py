@@ -23,7 +23,7 @@ from kraft_pipeline.tables.engines.plans import Plan, Sizes
 from kraft_pipeline.tables.engines.tasks import Job, Result, run_task
 from kraft_pipeline.tables.errors import SPARK, ConflictError, TaskError, failure_of
 from kraft_pipeline.tables.losses import Losses, judged
-from kraft_pipeline.tables.repeats import Counts, Record
+from kraft_pipeline.tables.repeats import Counts, FirstAttempt
 from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import TableSpec
@@ -337,14 +337,14 @@ class Runner:
         tried(commit, is_open)
         self._is_unsure = False
 
-    def _first_attempt(self, number: int, plan: Plan) -> Record:
+    def _first_attempt(self, number: int, plan: Plan) -> FirstAttempt:
         """The record of a repeated batch's first attempt; empty for other batches."""
         if not plan.again:
-            return Record()
+            return FirstAttempt()
         storage = open_storage(self.spec.dead_letter_path, self.spec.storage)
-        return Record.of(plan, number, self._dead, storage, self._app)
+        return FirstAttempt.of(plan, number, self._dead, storage, self._app)
 
-    def _written(self, number: int, tasks: Sequence[Range], first: Record) -> list[Result]:
+    def _written(self, number: int, tasks: Sequence[Range], first: FirstAttempt) -> list[Result]:
         """Run the tasks, and repeat them with more columns as long as values have new fields."""
         there = self._table.schema()
         if there is not None and self._transform is None and values.lacking(self.spec, there):

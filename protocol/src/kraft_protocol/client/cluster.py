@@ -67,7 +67,7 @@ class Settings:
         )
 
 
-class Patience:
+class RetryBudget:
     """Pauses between attempts of an operation, until `seconds` have passed; then `failed` raises."""
 
     __slots__ = ("_backoff", "_what")
@@ -312,7 +312,7 @@ class Cluster:
 
         Raises BrokerError for other errors, and ClientError with `what` when the time is over.
         """
-        patience = Patience(what, self.settings.retry_s if seconds is None else seconds)
+        budget = RetryBudget(what, self.settings.retry_s if seconds is None else seconds)
         mending = False
         while True:
             try:
@@ -320,11 +320,11 @@ class Cluster:
                     mend()
                 return attempt()
             except OSError as e:
-                patience.failed(e)
+                budget.failed(e)
             except BrokerError as e:
                 if e.code not in RETRIABLE:
                     raise
-                patience.failed(e)
+                budget.failed(e)
             mending = True
 
     @contextmanager

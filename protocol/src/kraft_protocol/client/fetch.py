@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kraft_protocol.client import requests as m
 from kraft_protocol.client.blocking import BlockingConnection
-from kraft_protocol.client.cluster import Cluster, Patience
+from kraft_protocol.client.cluster import Cluster, RetryBudget
 from kraft_protocol.client.errors import (
     GONE,
     OFFSET_OUT_OF_RANGE,
@@ -107,7 +107,7 @@ class _Fetcher:
         """The follower that serves the range; None: the leader."""
 
     def chunks(self) -> Iterator[Chunk]:
-        patience = self._patience()
+        budget = self._retry_budget()
         while self._at < self._until:
             begun = self._at
             try:
@@ -135,10 +135,10 @@ class _Fetcher:
                     raise
                 self.abandon()
                 self._mended = False
-                if self._is_given_up(patience, e):
+                if self._is_given_up(budget, e):
                     return
                 continue
-            patience = self._patience()
+            budget = self._retry_budget()
             if self._at < self._until:
                 with suppress(OSError):  # the next answer meets it again, and looks for another leader
                     self._send()
@@ -167,13 +167,13 @@ class _Fetcher:
             self._cluster.drop(self._connection)
         self._connection = None
 
-    def _patience(self) -> Patience:
-        return Patience(str(self._range), self._cluster.settings.retry_s)
+    def _retry_budget(self) -> RetryBudget:
+        return RetryBudget(str(self._range), self._cluster.settings.retry_s)
 
-    def _is_given_up(self, patience: Patience, error: OSError | BrokerError) -> bool:
+    def _is_given_up(self, budget: RetryBudget, error: OSError | BrokerError) -> bool:
         """Pause before a retry. When the time is up, missing records count as lost, and other errors are raised."""
         try:
-            patience.failed(error)
+            budget.failed(error)
         except ClientError:
             missing = error.code in GONE if isinstance(error, BrokerError) else isinstance(error, _NothingError)
             if self._report is None or not missing:

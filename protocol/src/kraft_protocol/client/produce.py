@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraft_protocol.client import requests as m
-from kraft_protocol.client.cluster import Cluster, Patience
+from kraft_protocol.client.cluster import Cluster, RetryBudget
 from kraft_protocol.client.errors import RETRIABLE, BrokerError
 from kraft_protocol.client.idempotence import Unacknowledged
 from kraft_protocol.client.topology import by_leader
@@ -46,7 +46,7 @@ class Producer:
         Raises BrokerError with the partition that refuses a batch, and ClientError if no batch is acknowledged for
         `Settings.retry_s`. Batches of other partitions that were acknowledged stay stored.
         """
-        patience = self._patience()
+        budget = self._retry_budget()
         while self._batches.partitions:
             before = self.waiting_bytes
             error = self._round()
@@ -55,12 +55,12 @@ class Producer:
             if isinstance(error, BrokerError) and error.code not in RETRIABLE:
                 raise error
             if self.waiting_bytes < before:
-                patience = self._patience()
-            patience.failed(error)
+                budget = self._retry_budget()
+            budget.failed(error)
             self._cluster.topics({topic for topic, _ in self._batches.partitions})
 
-    def _patience(self) -> Patience:
-        return Patience("producing", self._cluster.settings.retry_s)
+    def _retry_budget(self) -> RetryBudget:
+        return RetryBudget("producing", self._cluster.settings.retry_s)
 
     def _new_id(self) -> tuple[int, int]:
         with self._cluster.dropping(self._cluster.any_connection()) as connection:

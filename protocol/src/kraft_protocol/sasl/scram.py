@@ -22,7 +22,7 @@ NUMBERS: Final[Mapping[str, int]] = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
 """The most that Kafka stores."""
-PATIENCE: Final = 1 << 20
+SERVER_ITERATIONS_MAX: Final = 1 << 20
 """More iterations are refused by clients: a hostile server must not make them compute for minutes."""
 TOKEN_EXTENSION: Final = "tokenauth"  # noqa: S105
 NONCE_BYTES: Final = 24
@@ -142,8 +142,10 @@ class _ScramExchange:
         mechanism = self._credentials.mechanism
         if not server.nonce.startswith(self._nonce) or server.nonce == self._nonce:
             raise SaslError(f"{mechanism}: the server's nonce does not continue the client's")
-        if not ITERATIONS_MIN <= server.iterations <= PATIENCE:
-            raise SaslError(f"{mechanism}: {server.iterations} iterations, not {ITERATIONS_MIN} to {PATIENCE}")
+        if not ITERATIONS_MIN <= server.iterations <= SERVER_ITERATIONS_MAX:
+            raise SaslError(
+                f"{mechanism}: {server.iterations} iterations, not {ITERATIONS_MIN} to {SERVER_ITERATIONS_MAX}"
+            )
         salted = self._credentials.salted(server.salt, server.iterations)
         client_key = keyed(self._algorithm, salted, b"Client Key")
         stored_key, server_key = keys(self._algorithm, salted)

@@ -25,13 +25,13 @@ def test_with_several_directories_the_directory_of_a_new_log_is_reported(tmp_pat
     assert sorted(len(rig.names(number)) for number in (0, 1)) == [2, 2]
     rig.loop.run(100)
     request = rig.controller.take(m.AssignReplicasToDirsRequest).request
-    told = {
+    reported = {
         (directory.id, partition.partition_index)
         for directory in request.directories
         for topic in directory.topics
         for partition in topic.partitions
     }
-    assert told == {
+    assert reported == {
         (topic_id(800 + number), int(name.rpartition("-")[2])) for number in (0, 1) for name in rig.names(number)
     }
 

@@ -75,11 +75,11 @@ def test_batches_of_a_partition_that_is_named_twice_stay_in_order(rig: Rig) -> N
 def test_a_connection_handles_no_other_request_during_a_large_produce(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(rig.client, "bar", lambda: told.append("bar"))
-    monkeypatch.setattr(rig.client, "unbar", lambda: told.append("unbar"))
+    reported: list[str] = []
+    monkeypatch.setattr(rig.client, "bar", lambda: reported.append("bar"))
+    monkeypatch.setattr(rig.client, "unbar", lambda: reported.append("unbar"))
     ask(rig, range(COUNT), acks=0)
-    assert told == ["bar"]
+    assert reported == ["bar"]
     rig.loop.run()
-    assert told == ["bar", "unbar"]
+    assert reported == ["bar", "unbar"]
     assert not rig.client.closed

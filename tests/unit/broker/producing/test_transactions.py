@@ -145,7 +145,7 @@ def test_marker_while_the_coordinator_is_asked_refuses_the_batch(rig: Rig) -> No
 
 
 @pytest.mark.parametrize(
-    ("version", "code", "told"),
+    ("version", "code", "reported"),
     [
         (10, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
         (10, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
@@ -157,14 +157,14 @@ def test_marker_while_the_coordinator_is_asked_refuses_the_batch(rig: Rig) -> No
         (11, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_refusals_as_each_version_knows_them(rig: Rig, version: int, code: ErrorCode, told: ErrorCode) -> None:
+def test_refusals_as_each_version_knows_them(rig: Rig, version: int, code: ErrorCode, reported: ErrorCode) -> None:
     rig.send(("a", 0, txn()), version=version)
     rig.allow(("a", 0), code=code)
     row = rig.answer(version)["a", 0]
-    assert (row.error_code, row.base_offset, row.log_start_offset) == (told, -1, -1)
+    assert (row.error_code, row.base_offset, row.log_start_offset) == (reported, -1, -1)
     assert rig.replicas.leader("a", 0).log.end_offset == 0
     words = row.error_message
-    if told == ErrorCode.NOT_ENOUGH_REPLICAS:
+    if reported == ErrorCode.NOT_ENOUGH_REPLICAS:
         assert words.endswith(f"Underlying error: {code.name}")
     elif code == ErrorCode.INVALID_TXN_STATE:
         assert words == "Partition was not added to the transaction"

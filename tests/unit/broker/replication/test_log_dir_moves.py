@@ -370,6 +370,17 @@ def test_many_logs_move_at_the_same_time(tmp_path: Path) -> None:
     assert [rig.consume("t", index) for index in range(40)] == [[0, 1]] * 40
 
 
+def assert_equal(copy: Any, log: Any) -> None:
+    """Offsets, leader epochs, records and aborted transactions are equal."""
+    assert (copy.start_offset, copy.end_offset, copy.high_watermark) == (
+        log.start_offset, log.end_offset, log.high_watermark,
+    )  # fmt: skip
+    assert copy.leader_epochs.entries() == log.leader_epochs.entries()
+    assert copy.last_stable_offset == log.last_stable_offset
+    assert whole(copy) == whole(log)
+    assert aborted(copy) == aborted(log)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_the_copy_equals_its_log_after_any_changes(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between any two steps: appends, transactions, new epochs, truncations, deleted beginnings and resets."""
@@ -424,12 +435,5 @@ def test_the_copy_equals_its_log_after_any_changes(tmp_path: Path, seed: int, mo
     log.high_watermark = log.end_offset
     accept(rig, 1 - origin)
     rig.loop.run(1000)
-    copy = partition.log
-    assert copy is not log
-    assert (copy.start_offset, copy.end_offset, copy.high_watermark) == (
-        log.start_offset, log.end_offset, log.high_watermark,
-    )  # fmt: skip
-    assert copy.leader_epochs.entries() == log.leader_epochs.entries()
-    assert copy.last_stable_offset == log.last_stable_offset
-    assert whole(copy) == whole(log)
-    assert aborted(copy) == aborted(log)
+    assert partition.log is not log
+    assert_equal(partition.log, log)

@@ -76,9 +76,9 @@ def test_a_consumer_over_quota_gets_its_records_after_the_throttle(cluster: Clus
     produce(cluster, topic_id)
     limit(cluster, "consumer_byte_rate", RATE)
     answers = [fetch(cluster, topic_id) for _ in range(4)]
-    told = [answer.throttle_time_ms for answer in answers]
-    assert told[0] > 10_000
-    assert [bool(answer.responses) for answer in answers] == [throttle_ms == 0 for throttle_ms in told]
+    reported = [answer.throttle_time_ms for answer in answers]
+    assert reported[0] > 10_000
+    assert [bool(answer.responses) for answer in answers] == [throttle_ms == 0 for throttle_ms in reported]
 
 
 def test_a_quota_of_a_client_id_applies_to_that_client_only(cluster: Cluster) -> None:

@@ -339,7 +339,7 @@ def test_each_topic_is_authorized_and_described_once_in_pieces() -> None:
 
 def test_assignments_of_very_many_replicas_are_cut() -> None:
     rig = Rig(ApiKey.ASSIGN_REPLICAS_TO_DIRS, 0)
-    requested, told = AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+    requested, reported = AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
     sizes: list[int] = []
 
     def partitions(count: int) -> list[Any]:
@@ -350,12 +350,14 @@ def test_assignments_of_very_many_replicas_are_cut() -> None:
         return answer(piece)
 
     def answer(request: Any) -> Any:
-        return told(
+        return reported(
             directories=[
-                told.DirectoryData(
+                reported.DirectoryData(
                     d.id,
                     [
-                        told.TopicData(t.topic_id, [told.PartitionData(p.partition_index) for p in t.partitions])
+                        reported.TopicData(
+                            t.topic_id, [reported.PartitionData(p.partition_index) for p in t.partitions]
+                        )
                         for t in d.topics
                     ],
                 )

@@ -130,10 +130,10 @@ def test_a_changed_subscription_is_reported_at_the_next_push() -> None:
     before = rig.get(1).subscription_id
     rig.telemetry.configs_changed("a", {"metrics": "m"})
     assert rig.push(1, before) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    told = rig.get(1).subscription_id
-    assert rig.push(1, told) == ErrorCode.THROTTLING_QUOTA_EXCEEDED  # the refused push counts
+    reported = rig.get(1).subscription_id
+    assert rig.push(1, reported) == ErrorCode.THROTTLING_QUOTA_EXCEEDED  # the refused push counts
     rig.loop.run(300_000)
-    assert rig.push(1, told) == ErrorCode.NONE
+    assert rig.push(1, reported) == ErrorCode.NONE
 
 
 def test_a_compressed_push_larger_than_the_limit_is_refused() -> None:

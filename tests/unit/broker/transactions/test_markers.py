@@ -28,7 +28,7 @@ class Groups:
     """The group coordinator's runtime: keeps what it is told."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self.error: KafkaError | None = None
         self.runtime = self
 
@@ -39,7 +39,7 @@ class Groups:
         return self
 
     def end_transaction(self, producer: Any, done: Any, *, commit: bool, coordinator_epoch: int) -> None:
-        self.told.append((self.partition, producer.producer_id, producer.epoch, commit, coordinator_epoch))
+        self.reported.append((self.partition, producer.producer_id, producer.epoch, commit, coordinator_epoch))
         self.done = done
 
 
@@ -190,7 +190,7 @@ def test_transaction_version_2_needs_a_newer_epoch(rig: Rig, version: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (None, ErrorCode.NONE),
         (KafkaError(ErrorCode.NOT_COORDINATOR), ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -198,11 +198,13 @@ def test_transaction_version_2_needs_a_newer_epoch(rig: Rig, version: int) -> No
         (KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS), ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
-def test_markers_of_offsets_go_to_the_group_coordinator(rig: Rig, error: KafkaError | None, told: ErrorCode) -> None:
+def test_markers_of_offsets_go_to_the_group_coordinator(
+    rig: Rig, error: KafkaError | None, reported: ErrorCode
+) -> None:
     assert rig.write({"__consumer_offsets": [1]}, epoch=2, commit=False, coordinator_epoch=4) is None
-    assert rig.groups.told == [(1, 7, 2, False, 4)]
+    assert rig.groups.reported == [(1, 7, 2, False, 4)]
     rig.groups.done(error)
-    assert rig.outcomes() == {("__consumer_offsets", 1): told}
+    assert rig.outcomes() == {("__consumer_offsets", 1): reported}
 
 
 def test_loading_group_coordinator_refuses_markers(rig: Rig) -> None:

@@ -171,7 +171,7 @@ def test_waiting_question_is_replaced(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "abortable", "told"),
+    ("code", "abortable", "reported"),
     [
         (ErrorCode.PRODUCER_FENCED, True, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.TRANSACTION_ABORTABLE, True, ErrorCode.TRANSACTION_ABORTABLE),
@@ -180,14 +180,14 @@ def test_waiting_question_is_replaced(rig: Rig) -> None:
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, False, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_codes_of_partitions(rig: Rig, code: ErrorCode, abortable: bool, told: ErrorCode) -> None:
+def test_codes_of_partitions(rig: Rig, code: ErrorCode, abortable: bool, reported: ErrorCode) -> None:
     rig.ask(abortable=abortable)
     rig.sent().answer(response(t={HERE: code, THERE: 0}))
-    assert rig.outcomes() == [("t", 0, {HERE: told})]
+    assert rig.outcomes() == [("t", 0, {HERE: reported})]
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (response(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), ErrorCode.INVALID_TXN_STATE),
         (response(ErrorCode.UNKNOWN_SERVER_ERROR), ErrorCode.UNKNOWN_SERVER_ERROR),
@@ -196,10 +196,10 @@ def test_codes_of_partitions(rig: Rig, code: ErrorCode, abortable: bool, told: E
         (KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_errors_of_a_whole_request_apply_to_each_of_its_rows(rig: Rig, answer: Any, told: ErrorCode) -> None:
+def test_errors_of_a_whole_request_apply_to_each_of_its_rows(rig: Rig, answer: Any, reported: ErrorCode) -> None:
     rig.ask()
     rig.sent().answer(answer)
-    assert rig.outcomes() == [("t", 0, {HERE: told, THERE: told})]
+    assert rig.outcomes() == [("t", 0, {HERE: reported, THERE: reported})]
     rig.ask()
     assert rig.sent(), "the next question is sent"
 

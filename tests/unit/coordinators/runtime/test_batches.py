@@ -122,7 +122,7 @@ def test_operation_that_finds_the_batch_full_and_lost_fails_with_it() -> None:
     assert broker.log.end == 0
 
 
-def test_records_of_somebody_else_in_the_log_make_the_shard_load_again() -> None:
+def test_foreign_records_in_the_log_make_the_shard_load_again() -> None:
     broker = alone(linger_ms=20)
     broker.put(("a", 1))
     broker.log.add(build_batch([(b"b", b"5")], base_offset=0))

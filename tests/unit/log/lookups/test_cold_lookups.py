@@ -40,10 +40,10 @@ def read_in_rounds(world: LogWorld, log: Log, offset: int) -> tuple[FetchSlice, 
             return log.read(offset, 500, waits=False), rounds
         except ColdRead as cold:
             rounds += 1
-            told: list[int] = []
-            bring_in(world.disk, world.env.background, [cold], lambda told=told: told.append(1))
+            reported: list[int] = []
+            bring_in(world.disk, world.env.background, [cold], lambda reported=reported: reported.append(1))
             world.rest(100)
-            assert told == [1]
+            assert reported == [1]
 
 
 def test_a_cold_look_up_returns_the_same_after_lanes_have_read() -> None:
@@ -99,9 +99,9 @@ def test_deleting_a_log_while_a_lane_reads_it_is_no_error() -> None:
     world.disk.eviction.chance = 1.0
     with pytest.raises(ColdRead) as cold:
         log.read(5, 500, waits=False)
-    told: list[int] = []
-    bring_in(world.disk, world.env.background, [cold.value], lambda: told.append(1))
+    reported: list[int] = []
+    bring_in(world.disk, world.env.background, [cold.value], lambda: reported.append(1))
     log.close()
     world.disk.rmtree(log.path)
     world.rest(100)
-    assert told == [1]
+    assert reported == [1]

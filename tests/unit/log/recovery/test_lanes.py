@@ -87,14 +87,14 @@ def test_the_times_of_many_segments_are_read_in_a_lane() -> None:
     filled(world.open(TINY)).close()
     log = world.open(TINY)
     world.disk.spent.clear()
-    told: list[int] = []
+    reported: list[int] = []
     try:
         log.offset_for_timestamp(NOW + 250, UNREAD_MAX)
     except TimesUnread as unread:
-        read_times(unread.log, lambda: told.append(1))
+        read_times(unread.log, lambda: reported.append(1))
     assert world.disk.spent.operations == 0
     world.rest()
-    assert told == [1]
+    assert reported == [1]
     world.disk.spent.clear()
     assert log.offset_for_timestamp(NOW + 250, UNREAD_MAX) == (NOW + 250, 250)
     assert log.offset_for_timestamp(-3, UNREAD_MAX) == (NOW + SEGMENTS - 1, SEGMENTS - 1)

@@ -12,7 +12,7 @@ from kraft_operator.specs.planner_input import wanted_of
 from tests.unit.operator.features.volumes_world import VolumesWorld, pools
 from tests.unit.operator.reconciling import new_resource
 from tests.unit.operator.sample import sample
-from tests.unit.operator.world import Partition
+from tests.unit.operator.world_objects import Partition
 
 
 def _world(load: str = "Move") -> VolumesWorld:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from kraft_cli import versions
 from kraft_cli.kubectl import main
-from kraft_local.resource import BadResourceError, parsed
+from kraft_local.resource_file import BadResourceError, parsed
 from kraft_operator.admission import Server
 from kraft_operator.api.crd import crds
 from kraft_operator.api.versions import ConversionError, answer, converted, definitions

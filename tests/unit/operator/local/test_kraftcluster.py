@@ -17,7 +17,7 @@ from kraft_cli.kraftcluster import main
 from kraft_cli.screen import Lines, WhileRead
 from kraft_local.folder import Folder, Memory
 from kraft_local.processes import Lock
-from kraft_local.resource import parsed, values
+from kraft_local.resource_file import parsed, values
 from kraft_operator.plan.model.record import Node, Record
 from tests.unit.operator.sample import ROOT
 
@@ -39,7 +39,7 @@ class Stage:
         """A cluster that was created and does not run."""
         self.folder.remember(Memory(accepted=values(parsed(SAMPLE, "f").spec), uid="u", generation=1))
 
-    def told(self) -> None:
+    def reported(self) -> None:
         """The report of a running supervisor: this process."""
         assert self.folder.lock.take()
         resource = json.loads(RECORDED.read_text())
@@ -142,7 +142,7 @@ def test_assigned_ports_are_kept(stage: Stage) -> None:
 
 
 def test_a_second_supervisor_of_a_cluster_is_refused(stage: Stage) -> None:
-    stage.told()
+    stage.reported()
     done = stage.run("up", "-f", str(stage.file))
     assert done.exit_code == 4
     assert f"sample is already driven by process {os.getpid()}" in done.output
@@ -152,7 +152,7 @@ def test_a_second_supervisor_of_a_cluster_is_refused(stage: Stage) -> None:
 
 def test_up_in_the_background_reports_a_running_cluster(stage: Stage) -> None:
     stage.exists()
-    stage.told()
+    stage.reported()
     resource = json.loads((stage.folder.root / "status.json").read_text())
     next(one for one in resource["status"]["conditions"] if one["type"] == "Ready")["status"] = "True"
     stage.folder.write_status(resource)
@@ -187,7 +187,7 @@ def test_requests_without_a_supervisor_are_refused(stage: Stage) -> None:
 
 def test_requests_are_left_for_the_supervisor(stage: Stage) -> None:
     stage.exists()
-    stage.told()
+    stage.reported()
     assert stage.run("roll", "101", "--no-wait").exit_code == 0
     assert stage.run("replace", "2", "--new-id", "--no-wait").exit_code == 0
     assert stage.run("skip", "3").exit_code == 0
@@ -211,7 +211,7 @@ def test_a_request_cannot_undo_a_value_of_the_file(stage: Stage) -> None:
 
 
 def test_status_has_addresses_and_processes(stage: Stage) -> None:
-    stage.told()
+    stage.reported()
     done = stage.run("status", "--file", str(stage.file))
     assert done.exit_code == 4, "it was never remembered"
     stage.exists()
@@ -224,7 +224,7 @@ def test_status_has_addresses_and_processes(stage: Stage) -> None:
 
 def test_logs_show_the_last_lines_of_a_node(stage: Stage) -> None:
     stage.exists()
-    stage.told()
+    stage.reported()
     done = stage.run("logs", "101")
     assert done.exit_code == 4
     assert "node 101 has no log yet" in done.output

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kraft_local.folder import Folder, Requests
-from kraft_local.resource import BadResourceError, with_requests
+from kraft_local.resource_file import BadResourceError, with_requests
 from kraft_local.supervisor import Supervisor
 from kraft_local.world import unclean
 from kraft_operator.plan.model import steps as do
@@ -117,10 +117,10 @@ def test_a_new_cluster_is_formatted_once_and_started(stage: Stage) -> None:
     stage.passes(8)
     assert stage.running() == NODES
     assert sorted(stage.fakes.started) == sorted([*["format-0"] * 6, *map(str, NODES)])
-    told = stage.shown.resource
-    assert told["status"]["voters"] == [1, 2, 3]
-    assert told["local"]["bootstrap"] == "localhost:9092,localhost:9192,localhost:9292"
-    assert told == stage.folder.status()
+    reported = stage.shown.resource
+    assert reported["status"]["voters"] == [1, 2, 3]
+    assert reported["local"]["bootstrap"] == "localhost:9092,localhost:9192,localhost:9292"
+    assert reported == stage.folder.status()
 
 
 @pytest.mark.parametrize("step", range(0, 33, 2))
@@ -165,9 +165,9 @@ def test_a_wrong_change_is_reported_once_and_the_old_specification_stays(stage: 
     before = stage.folder.memory()
     stage.change(lambda spec: spec["nodePools"][0].update(replicas=5))
     stage.passes(3)
-    told = [event for event in stage.shown.events if "not taken over" in event]
-    assert len(told) == 1
-    assert "set quorum.allowVoterChanges to true in the same edit" in told[0]
+    reported = [event for event in stage.shown.events if "not taken over" in event]
+    assert len(reported) == 1
+    assert "set quorum.allowVoterChanges to true in the same edit" in reported[0]
     assert "allowVoterChanges" in stage.shown.resource["local"]["trouble"]
     assert stage.folder.memory() == before
     with pytest.raises(BadResourceError, match="allowVoterChanges"):

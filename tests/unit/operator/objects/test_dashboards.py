@@ -14,7 +14,7 @@ import yaml
 from prometheus_client import ProcessCollector, generate_latest
 
 from kraft_operator.metrics import Metrics
-from kraft_operator.plan.conditions import WAITING, Condition
+from kraft_operator.plan.conditions import WAITING, ConditionState
 from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.steps import Blocked, Plan, Remember
 from tests.kip.cluster import Cluster
@@ -41,7 +41,7 @@ def known() -> dict[str, set[str]]:
     operator = Metrics()
     ProcessCollector(registry=operator.registry)  # a node prints the same under the same names
     plan = Plan([Remember(Record(), "")], [], [Blocked("Why", "")])
-    operator.passed("n", "c", plan, [Condition("Ready", "True", "", "")], took_s=0.1, now_s=1.0)
+    operator.passed("n", "c", plan, [ConditionState("Ready", "True", "", "")], took_s=0.1, now_s=1.0)
     operator.writes.labels("patch", "Pod").inc()
     operator.api_errors.labels("409").inc()
     texts.append(generate_latest(operator.registry).decode())

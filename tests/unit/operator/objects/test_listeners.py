@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kraft_local.resource import BadResourceError, parsed
+from kraft_local.resource_file import BadResourceError, parsed
 from kraft_operator.admission import refusals_of_cluster
 from kraft_operator.api.user import KRaftUserSpec
 from kraft_operator.observe import addresses

@@ -9,7 +9,7 @@ import pytest
 
 from kraft_operator.apply.objects import difference, marked, same
 from kraft_operator.observe import addresses, objects
-from kraft_operator.observe.status import NodeStatus, Statuses
+from kraft_operator.observe.status import Statuses, StatusReport
 from kraft_operator.plan.model.observed import Job
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_protocol.client.aio import Address, UnreachableError
@@ -236,28 +236,28 @@ def test_the_status_of_a_process_overrides_its_pods_annotations() -> None:
     one["metadata"]["annotations"]["aspect.kraftcluster.io/voters"] = "1,2,3,4"
     one["metadata"]["annotations"]["aspect.kraftcluster.io/config"] = "c"
     one["spec"] = {"volumes": [{"name": "config", "configMap": {"name": "sample-1-abc"}}]}
-    assert objects.pod(one, reported=NodeStatus((1, 2, 3, 4), "abc", 0)).aspects == objects.pod(one).aspects
-    stale = objects.pod(one, reported=NodeStatus((1, 2, 3), "old", 0))
+    assert objects.pod(one, reported=StatusReport((1, 2, 3, 4), "abc", 0)).aspects == objects.pod(one).aspects
+    stale = objects.pod(one, reported=StatusReport((1, 2, 3), "old", 0))
     assert stale.aspects["voters"] == "1,2,3"
     assert stale.aspects["config"] != "c", "it lacks its configuration: it is restarted"
-    assert objects.pod(one, reported=NodeStatus((1, 2, 3, 4), "", 0)).aspects["config"] == "c", "of an older node"
+    assert objects.pod(one, reported=StatusReport((1, 2, 3, 4), "", 0)).aspects["config"] == "c", "of an older node"
 
 
 def test_the_status_of_a_process_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Address] = []
 
-    async def answer(where: Address) -> NodeStatus:
+    async def answer(where: Address) -> StatusReport:
         asked.append(where)
         if len(asked) == 1:
             raise UnreachableError("it starts")
-        return NodeStatus((1,), "r", 0)
+        return StatusReport((1,), "r", 0)
 
     async def main() -> None:
         monkeypatch.setattr("kraft_operator.observe.status.node_status", answer)
         statuses, where = Statuses(), Address("b", 1)
         assert await statuses.of({1: ("first", where)}) == {}
         for _ in range(2):
-            assert await statuses.of({1: ("first", where)}) == {1: NodeStatus((1,), "r", 0)}
+            assert await statuses.of({1: ("first", where)}) == {1: StatusReport((1,), "r", 0)}
         assert len(asked) == 2
         await statuses.of({1: ("restarted", where)})
         assert len(asked) == 3

@@ -21,5 +21,5 @@ def test_the_runbook_names_every_reason() -> None:
         .partition("## When it is Degraded")[2]
         .partition("\n## ")[0]
     )
-    told = {reason for line in section.splitlines() for reason in re.findall(r"`([A-Z][A-Za-z]+)`", line[:140])}
-    assert found - WAITING <= told, found - WAITING - told
+    reported = {reason for line in section.splitlines() for reason in re.findall(r"`([A-Z][A-Za-z]+)`", line[:140])}
+    assert found - WAITING <= reported, found - WAITING - reported

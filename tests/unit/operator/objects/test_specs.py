@@ -176,8 +176,8 @@ def test_external_addresses_of_any_kind_are_advertised(host: str) -> None:
     pool = cluster.spec.node_pools[1]
     said = advertised(cluster, 101, {"external": (host, 31000)}).replace("$(HOST_IP)", "fd00::8")
     values = properties(cluster, pool, 101, pool.roles, (1, 2, 3)) | {"advertised.listeners": said}
-    told = {one.name: (one.host, one.port) for one in NodeConfig.parse(values).advertised_broker_listeners}
-    assert told["EXTERNAL"] == (host.replace("$(HOST_IP)", "fd00::8"), 31000)
+    reported = {one.name: (one.host, one.port) for one in NodeConfig.parse(values).advertised_broker_listeners}
+    assert reported["EXTERNAL"] == (host.replace("$(HOST_IP)", "fd00::8"), 31000)
 
 
 def test_the_sample_becomes_a_cluster() -> None:

@@ -7,16 +7,18 @@ from kraft_operator.plan.model.situation import situation
 from tests.unit.operator.world import World, made, wanted
 
 
-def _told(world: World) -> dict[str, tuple[str, str, str]]:
+def _reported(world: World) -> dict[str, tuple[str, str, str]]:
     s = situation(world.record, world.wanted, world.observe())
-    return {told.type: (told.status, told.reason, told.message) for told in conditions(s, world.last)}
+    return {
+        reported.type: (reported.status, reported.reason, reported.message) for reported in conditions(s, world.last)
+    }
 
 
 def test_a_healthy_cluster_is_ready() -> None:
     world = made()
     world.step()
-    told = _told(world)
-    assert {name: status for name, (status, _, _) in told.items()} == {
+    reported = _reported(world)
+    assert {name: status for name, (status, _, _) in reported.items()} == {
         "Ready": "True",
         "QuorumHealthy": "True",
         "Progressing": "False",
@@ -29,23 +31,23 @@ def test_a_voter_that_is_down_is_named() -> None:
     world = made()
     world.lose_host(3)
     world.step()
-    told = _told(world)
-    assert told["QuorumHealthy"][:2] == ("False", "VotersBehind")
-    assert "voter 3" in told["QuorumHealthy"][2]
-    assert "voter 3" in told["Ready"][2]
-    assert told["Degraded"][1] == "VolumeLost"
+    reported = _reported(world)
+    assert reported["QuorumHealthy"][:2] == ("False", "VotersBehind")
+    assert "voter 3" in reported["QuorumHealthy"][2]
+    assert "voter 3" in reported["Ready"][2]
+    assert reported["Degraded"][1] == "VolumeLost"
 
 
 def test_waiting_for_approval_is_not_degraded() -> None:
     world = made()
     world.wanted = wanted(image="b", supervised=True, revision="r1")
     world.step()
-    told = _told(world)
-    assert told["Paused"][1] == "ApprovalNeeded"
-    assert told["Degraded"][0] == "False"
+    reported = _reported(world)
+    assert reported["Paused"][1] == "ApprovalNeeded"
+    assert reported["Degraded"][0] == "False"
 
 
 def test_an_unknown_cluster_has_unknown_conditions() -> None:
-    told = {one.type: one for one in conditions(None, World(wanted()).last)}
-    assert told["Ready"].status == "Unknown"
-    assert told["QuorumHealthy"].status == "Unknown"
+    reported = {one.type: one for one in conditions(None, World(wanted()).last)}
+    assert reported["Ready"].status == "Unknown"
+    assert reported["QuorumHealthy"].status == "Unknown"

@@ -28,7 +28,7 @@ class World:
         asyncio.run(main())
 
     @property
-    def told(self) -> list[tuple[str, int]]:
+    def reported(self) -> list[tuple[str, int]]:
         found = [one for (kind, *_), one in self.api.objects.items() if kind == "Event"]
         return [(one["message"], one["count"]) for one in found]
 
@@ -36,11 +36,11 @@ class World:
 def test_the_same_event_counts_up() -> None:
     world = World()
     world.tell("a", "a", "b", "a")
-    assert sorted(world.told) == [("a", 3), ("b", 1)]
+    assert sorted(world.reported) == [("a", 3), ("b", 1)]
     other = {"kind": "KRaftCluster", "metadata": {"name": "d", "namespace": "n", "uid": "v"}}
     world.tell("a", resource=other)
     world.tell("a", reason="Other")
-    assert len(world.told) == 4
+    assert len(world.reported) == 4
 
 
 def test_a_deleted_or_old_event_is_created_again() -> None:
@@ -48,28 +48,28 @@ def test_a_deleted_or_old_event_is_created_again() -> None:
     world.tell("a")
     world.api.objects.clear()
     world.tell("a")
-    assert world.told == [("a", 1)]
+    assert world.reported == [("a", 1)]
     world.now = events.SAME_S + 1
     world.tell("a")
-    assert world.told == [("a", 1), ("a", 1)], "the API server is about to forget the first one"
+    assert world.reported == [("a", 1), ("a", 1)], "the API server is about to forget the first one"
 
 
 def test_many_different_events_are_combined() -> None:
     world = World()
     world.tell(*(f"took {number} ms" for number in range(100)))
-    assert len(world.told) == SIMILAR_MAX + 1
-    combined = [one for one in world.told if one[0].startswith(COMBINED)]
+    assert len(world.reported) == SIMILAR_MAX + 1
+    combined = [one for one in world.reported if one[0].startswith(COMBINED)]
     assert combined == [(f"{COMBINED}took 99 ms", 90)]
     world.now = events.SIMILAR_S + 1
     world.tell("later")
-    assert ("later", 1) in world.told
+    assert ("later", 1) in world.reported
 
 
 def test_events_about_lost_data_stay_apart() -> None:
     """More than ten topics were deleted within ten minutes, and one event named only the last."""
     world = World()
     world.tell(*(f"topic {number} is deleted" for number in range(30)), combine=False)
-    assert len(world.told) == 30
+    assert len(world.reported) == 30
 
 
 def test_a_refused_event_is_tried_again() -> None:
@@ -78,7 +78,7 @@ def test_a_refused_event_is_tried_again() -> None:
     world.tell("a", "a")
     world.api.before = lambda *_: None
     world.tell("a")
-    assert world.told == [("a", 1)]
+    assert world.reported == [("a", 1)]
 
 
 def test_the_number_of_remembered_events_is_bounded() -> None:

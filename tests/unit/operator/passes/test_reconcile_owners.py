@@ -348,8 +348,8 @@ def test_claims_owned_by_a_former_resource_are_not_adopted() -> None:
                 await again.reconcile(KEY)
             api.work()
         assert pods_of(api) == [], "nothing runs on them"
-        told = " ".join(api.objects["KRaftCluster", *KEY]["status"]["plan"])
-        assert "goes with the KRaftCluster of uid u" in told
+        reported = " ".join(api.objects["KRaftCluster", *KEY]["status"]["plan"])
+        assert "goes with the KRaftCluster of uid u" in reported
         for key, one in list(api.objects.items()):
             if any(owner["uid"] == "u" for owner in one["metadata"].get("ownerReferences", ())):
                 del api.objects[key]  # the garbage collector

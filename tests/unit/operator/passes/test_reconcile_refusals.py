@@ -35,11 +35,11 @@ def test_a_permanent_refusal_of_the_cluster_is_in_the_status(monkeypatch: pytest
         for _ in range(3):
             with pytest.raises(RefusedError):
                 await operator.reconcile(KEY)
-        told = {one["type"]: one for one in api.objects["KRaftCluster", *KEY]["status"]["conditions"]}
-        assert (told["Degraded"]["status"], told["Degraded"]["reason"]) == ("True", "StepRefused")
-        assert "log.retention.ms" in told["Degraded"]["message"]
+        reported = {one["type"]: one for one in api.objects["KRaftCluster", *KEY]["status"]["conditions"]}
+        assert (reported["Degraded"]["status"], reported["Degraded"]["reason"]) == ("True", "StepRefused")
+        assert "log.retention.ms" in reported["Degraded"]["message"]
         events = [one for key, one in api.objects.items() if key[0] == "Event" and one["reason"] == "StepRefused"]
-        assert len(events) == 1, "told once"
+        assert len(events) == 1, "reported once"
         operator.close()
 
     asyncio.run(main())
@@ -71,7 +71,7 @@ def test_a_refusal_of_kubernetes_is_in_the_status_until_it_ends(kind: str) -> No
         assert reason == "StepRefused"
         assert message.startswith("422 Invalid: spec: tolerations: no such operator")
         events = [one for key, one in api.objects.items() if key[0] == "Event" and one["reason"] == "StepRefused"]
-        assert len(events) == 1, "told once"
+        assert len(events) == 1, "reported once"
         api.before = lambda *_: None
         await settle(api, operator)
         assert _degraded(api)[0] == ""
@@ -152,8 +152,8 @@ def test_a_format_job_that_cannot_start_is_recreated_after_a_correction() -> Non
         }
         await operator.reconcile(KEY)
         resource = api.objects["KRaftCluster", *KEY]
-        told = next(one for one in resource["status"]["conditions"] if one["type"] == "Progressing")
-        assert "voter 1: its volume is being formatted: ImagePullBackOff: no such image" in told["message"]
+        reported = next(one for one in resource["status"]["conditions"] if one["type"] == "Progressing")
+        assert "voter 1: its volume is being formatted: ImagePullBackOff: no such image" in reported["message"]
         before = api.objects[key]["metadata"]["uid"]
         resource["spec"]["image"] = "x/y:corrected"
         resource["metadata"]["generation"] = 2
@@ -176,7 +176,7 @@ def test_an_invalid_resource_is_degraded() -> None:
         for _ in range(2):
             await operator.reconcile(KEY)
             assert _degraded(api)[0] == "NoImage"
-        assert [kind for _, kind, _ in api.writes] == ["Event", "KRaftCluster"], "told once"
+        assert [kind for _, kind, _ in api.writes] == ["Event", "KRaftCluster"], "reported once"
         api.objects["KRaftCluster", *KEY]["spec"] |= {"image": "x/y:1", "replicas": "many"}
         await operator.reconcile(KEY)
         assert _degraded(api)[0] == "NotUnderstood"

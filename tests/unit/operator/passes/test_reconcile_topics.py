@@ -88,8 +88,8 @@ def _declare(api: FakeApi, name: str, uid: str = "u1", **spec: Any) -> None:
 def _events(api: FakeApi) -> list[tuple[str, str]]:
     """Kind of the object and reason of all events about topics, oldest first."""
     events = [one for (kind, *_), one in api.objects.items() if kind == "Event"]
-    told = [(one["involvedObject"]["kind"], one["reason"]) for one in events]
-    return [(kind, reason) for kind, reason in told if kind == "KRaftTopic" or "Topic" in reason]
+    reported = [(one["involvedObject"]["kind"], one["reason"]) for one in events]
+    return [(kind, reason) for kind, reason in reported if kind == "KRaftTopic" or "Topic" in reason]
 
 
 def test_a_topics_status_names_the_creation_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +167,12 @@ def test_a_topics_deletion_is_announced_beforehand(
         for _ in range(3):
             await operator.reconcile(KEY)
         del api.objects["KRaftTopic", "demo", "t"]
-        told: list[list[tuple[str, str]]] = []
-        topics.before = lambda: told.append(_events(api))
+        reported: list[list[tuple[str, str]]] = []
+        topics.before = lambda: reported.append(_events(api))
         for _ in range(2):
             await operator.reconcile(KEY)
         assert topics.deleted == ["t"]
-        assert told[0] == [("KRaftCluster", "DeletingTopic")]
+        assert reported[0] == [("KRaftCluster", "DeletingTopic")]
         assert any("topic t (id id-t) is deleted" in one.getMessage() for one in caplog.records)
         operator.close()
 

@@ -49,8 +49,8 @@ def test_only_a_finished_request_is_removed() -> None:
         await operator.reconcile(KEY)
         resource = api.objects["KRaftCluster", *KEY]
         assert resource["metadata"]["annotations"] == reused, "it was never carried out"
-        told = {one["type"]: one for one in resource["status"]["conditions"]}["Degraded"]
-        assert told["reason"] == "ReplacementRefused"
+        reported = {one["type"]: one for one in resource["status"]["conditions"]}["Degraded"]
+        assert reported["reason"] == "ReplacementRefused"
         operator.close()
 
     asyncio.run(main())

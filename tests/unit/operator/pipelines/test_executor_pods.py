@@ -66,12 +66,12 @@ def test_spark_is_configured_for_its_executors() -> None:
     world = World("KafkaTable", **CREW)
     world.run()
     data = world.made("ConfigMap")[0]["data"]
-    told = dict(line.split("=", 1) for line in data[executors.DEFAULTS].splitlines())
-    assert told["spark.kubernetes.namespace"] == "demo"
-    assert told["spark.kubernetes.container.image"] == "i:1"
-    assert told["spark.authenticate"] == "true"
+    reported = dict(line.split("=", 1) for line in data[executors.DEFAULTS].splitlines())
+    assert reported["spark.kubernetes.namespace"] == "demo"
+    assert reported["spark.kubernetes.container.image"] == "i:1"
+    assert reported["spark.authenticate"] == "true"
     names = {one["name"] for one in world.driver["spec"]["containers"][0]["env"]}
-    assert {f"${{env:{name}}}" for name in names} >= {value for value in told.values() if "${" in value}
+    assert {f"${{env:{name}}}" for name in names} >= {value for value in reported.values() if "${" in value}
     found = table_spec.parse(yaml.safe_load(data[FILE])).engine
     assert (found.mode, found.executors, found.memory) == ("kubernetes", 3, 1 << 30)
 

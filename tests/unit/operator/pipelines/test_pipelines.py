@@ -204,7 +204,7 @@ PULL = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such imag
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "reported"),
     [
         ({"containerStatuses": [LOOPS]}, ("True", "CrashLoopBackOff", "kraft-pipeline: no broker")),
         ({"containerStatuses": [PULL]}, ("True", "ErrImagePull", "ErrImagePull: no such image")),
@@ -213,17 +213,17 @@ PULL = {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such imag
     ],
     ids=["crashes", "no image", "evicted", "being made"],
 )
-def test_a_failing_driver_is_reported_once(status: dict[str, Any], told: tuple[str, str, str] | None) -> None:
+def test_a_failing_driver_is_reported_once(status: dict[str, Any], reported: tuple[str, str, str] | None) -> None:
     world = World("KafkaTable")
     world.run()
     world.pod(**status)
     world.run(2)
     conditions = world.conditions()
-    if told is None:
+    if reported is None:
         assert conditions["Degraded"][0] == "False"
         assert conditions["Progressing"][0] == "True"
         return
-    assert conditions["Degraded"] == told
+    assert conditions["Degraded"] == reported
     assert conditions["Ready"][0] == conditions["Progressing"][0] == "False"
     assert len(world.made("Event")) == 1
 

@@ -88,11 +88,11 @@ def test_a_lost_machine_is_named_with_its_nodes_and_the_remedy() -> None:
     world = made()
     observed = _lost(world, 3, 102)
     found = _planned(world, observed)
-    told = {one.type: one for one in conditions(situation(world.record, world.wanted, observed), found)}
-    assert (told["Degraded"].status, told["Degraded"].reason) == ("True", "MachineLost")
+    reported = {one.type: one for one in conditions(situation(world.record, world.wanted, observed), found)}
+    assert (reported["Degraded"].status, reported["Degraded"].reason) == ("True", "MachineLost")
     for word in ("lab2", "voter 3, broker 102", "out-of-service", "--force"):
-        assert word in told["Degraded"].message
-    assert "nothing is left" not in told["Progressing"].message
+        assert word in reported["Degraded"].message
+    assert "nothing is left" not in reported["Progressing"].message
 
 
 def test_a_replacement_that_waits_for_a_lost_machine_names_it() -> None:
@@ -110,15 +110,15 @@ def test_a_waiting_cluster_is_progressing() -> None:
     world.pods[103].broken = True
     observed = world.observe()
     s = situation(world.record, world.wanted, observed)
-    told = {one.type: one for one in conditions(s, Plan())}
-    assert told["Progressing"].status == "True"
-    assert "broker 103" in told["Progressing"].message
+    reported = {one.type: one for one in conditions(s, Plan())}
+    assert reported["Progressing"].status == "True"
+    assert "broker 103" in reported["Progressing"].message
 
 
 @pytest.mark.parametrize(("containers", "lost"), [("True", True), ("False", False), (None, False)])
 def test_a_pod_is_lost_if_only_kubernetes_calls_it_unready(containers: str | None, lost: bool) -> None:
-    told = [{"type": "Ready", "status": "False"}]
-    told += [{"type": "ContainersReady", "status": containers}] if containers else []
-    found = pod({"metadata": {}, "spec": {"nodeName": "lab2"}, "status": {"conditions": told}})
+    reported = [{"type": "Ready", "status": "False"}]
+    reported += [{"type": "ContainersReady", "status": containers}] if containers else []
+    found = pod({"metadata": {}, "spec": {"nodeName": "lab2"}, "status": {"conditions": reported}})
     assert (found.lost, found.machine) == (lost, "lab2")
     assert ("lab2" in found.message) == lost

@@ -25,9 +25,9 @@ class Answers:
     """A client with one answer to each request."""
 
     def __init__(self, voters: list[Replica], observers: list[Replica]) -> None:
-        told = m.DescribeQuorumResponse.PartitionData(0, 0, None, 1, 1, 223, voters, observers)
+        reported = m.DescribeQuorumResponse.PartitionData(0, 0, None, 1, 1, 223, voters, observers)
         self.quorum = m.DescribeQuorumResponse(
-            topics=[m.DescribeQuorumResponse.TopicData("__cluster_metadata", [told])]
+            topics=[m.DescribeQuorumResponse.TopicData("__cluster_metadata", [reported])]
         )
 
     async def request(self, _: Address, request: object) -> object:

@@ -78,23 +78,23 @@ def test_a_start_value_is_withdrawn_after_nodes_restarted_without_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "wanted_value"),
+    ("reported", "wanted_value"),
     [("compact,delete", "compact, delete"), ("true", "True"), ("100", "0100"), ("0.5", "0.50"), ("1.0E-5", "0.00001")],
 )
-def test_a_value_in_other_notation_is_not_set_again(told: str, wanted_value: str) -> None:
+def test_a_value_in_other_notation_is_not_set_again(reported: str, wanted_value: str) -> None:
     """It was set again in each pass, for ever."""
     world = made()
-    world.dynamic["a"] = told
+    world.dynamic["a"] = reported
     world.wanted = wanted(dynamic_config={"a": wanted_value})
     world.settle()
     assert not world.actions(do.SetConfig)
 
 
 @pytest.mark.parametrize(
-    ("told", "wanted_value"), [("compact", "compact,delete"), ("A", "a"), ("1", "true"), (None, "")]
+    ("reported", "wanted_value"), [("compact", "compact,delete"), ("A", "a"), ("1", "true"), (None, "")]
 )
-def test_different_values_are_set(told: str | None, wanted_value: str) -> None:
-    assert not same(told, wanted_value)
+def test_different_values_are_set(reported: str | None, wanted_value: str) -> None:
+    assert not same(reported, wanted_value)
 
 
 # metadata.version

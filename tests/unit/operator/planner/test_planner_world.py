@@ -9,7 +9,8 @@ import pytest
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.wanted import Pool, ReplacementRequest
 from tests.unit.operator.outcomes import restarts
-from tests.unit.operator.world import CLUSTER, Partition, World, made, wanted
+from tests.unit.operator.world import CLUSTER, World, made, wanted
+from tests.unit.operator.world_objects import Partition
 
 
 def test_a_new_cluster_is_formatted_and_started_and_then_left_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 from kraft_node.server.monitoring.node_status import node_status
 from kraft_operator.observe import source as observing
 from kraft_operator.observe.source import MetadataSource
-from kraft_operator.observe.status import NodeStatus, parsed
+from kraft_operator.observe.status import StatusReport, parsed
 from kraft_operator.protocol import VERSIONS
 from kraft_protocol.client.aio import Address, UnreachableError
 from kraft_protocol.wire import messages as m
@@ -35,7 +35,7 @@ class Nodes:
         self.cluster.until(lambda: bool(answers))
         return decode(type(answers[0]), bytes(encode(answers[0], VERSIONS[key])), VERSIONS[key])
 
-    async def status(self, address: Address) -> NodeStatus:
+    async def status(self, address: Address) -> StatusReport:
         return parsed(json.loads(node_status(self.cluster.node(address.host))))
 
 

@@ -190,8 +190,8 @@ def test_an_invalid_resource_keeps_its_topic_and_names_the_reason(skew: str) -> 
     assert "pydantic" not in states["t"].message
     plan = plan_topics(declared, TopicsSeen({"t": THERE}), {"t": CLAIM})
     assert (plan.count, plan.claims) == (0, {"t": CLAIM})
-    told = topics.status(states["t"], one, "2026-01-01T00:00:00Z")
-    assert told["topicId"] == "id", "which topic it has stays in its status"
+    reported = topics.status(states["t"], one, "2026-01-01T00:00:00Z")
+    assert reported["topicId"] == "id", "which topic it has stays in its status"
 
 
 def test_invalid_values_are_named_with_the_expected_ones() -> None:

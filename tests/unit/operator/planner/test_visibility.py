@@ -13,7 +13,7 @@ from kraft_node.security.names import Operation, PatternType, Permission, Resour
 from kraft_node.server.monitoring.node_status import node_status
 from kraft_operator.observe import kafka
 from kraft_operator.observe.kafka import reported_metadata
-from kraft_operator.observe.status import NodeStatus, parsed
+from kraft_operator.observe.status import StatusReport, parsed
 from kraft_operator.observe.status import node_status as asked
 from kraft_operator.plan.gates import isr_without
 from kraft_operator.plan.model import steps as do
@@ -67,29 +67,29 @@ class Broker:
         return m.ApiVersionsResponse()
 
 
-def _told(broker: Broker, *counts: int | None, monkeypatch: pytest.MonkeyPatch) -> Metadata:
+def _reported(broker: Broker, *counts: int | None, monkeypatch: pytest.MonkeyPatch) -> Metadata:
     """`counts`: the number of topics that `/status` reports, before and after; None for a node without `/status`."""
     answers = iter(counts)
 
-    async def status(_: Address) -> NodeStatus | None:
+    async def status(_: Address) -> StatusReport | None:
         topics = next(answers)
-        return None if topics is None else NodeStatus((), "", topics)
+        return None if topics is None else StatusReport((), "", topics)
 
     monkeypatch.setattr(kafka, "node_status", status)
     return asyncio.run(reported_metadata(cast(Client, broker), BROKER, BROKER))
 
 
 def test_a_view_that_shows_all_topics_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = _told(Broker(), 2, 2, monkeypatch=monkeypatch)
-    assert (told.unseen, len(told.partitions), told.cluster_id) == ("", 2, CLUSTER)
-    assert _told(Broker(), None, None, monkeypatch=monkeypatch).unseen == "", "a node of before"
-    assert _told(Broker(u_config=3), 2, 1, monkeypatch=monkeypatch).unseen == "", "deleted meanwhile"
+    reported = _reported(Broker(), 2, 2, monkeypatch=monkeypatch)
+    assert (reported.unseen, len(reported.partitions), reported.cluster_id) == ("", 2, CLUSTER)
+    assert _reported(Broker(), None, None, monkeypatch=monkeypatch).unseen == "", "a node of before"
+    assert _reported(Broker(u_config=3), 2, 1, monkeypatch=monkeypatch).unseen == "", "deleted meanwhile"
 
 
 def test_topics_missing_from_the_metadata_are_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client without the Describe permission does not learn that a topic exists: ISR gates passed."""
-    told = _told(Broker(u=-1), 3, 3, monkeypatch=monkeypatch)
-    assert told.unseen == UNSEEN
+    reported = _reported(Broker(u=-1), 3, 3, monkeypatch=monkeypatch)
+    assert reported.unseen == UNSEEN
 
 
 @pytest.mark.parametrize("errors", [{"u": 29}, {"u_config": 29}, {"u": 5}])
@@ -97,17 +97,17 @@ def test_topics_with_an_error_in_the_metadata_are_unseen(
     errors: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were missing from the partitions, so their ISR was not checked."""
-    told = _told(Broker(**errors), 2, 2, monkeypatch=monkeypatch)
-    assert " u" in told.unseen
-    assert {one.topic for one in told.partitions} == {"t"}
+    reported = _reported(Broker(**errors), 2, 2, monkeypatch=monkeypatch)
+    assert " u" in reported.unseen
+    assert {one.topic for one in reported.partitions} == {"t"}
 
 
 def test_topics_created_or_deleted_during_the_look_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _told(Broker(), 1, 2, monkeypatch=monkeypatch).unseen == ""
+    assert _reported(Broker(), 1, 2, monkeypatch=monkeypatch).unseen == ""
     with pytest.raises(UnreachableError, match="come and go"):
-        _told(Broker(), 3, 4, monkeypatch=monkeypatch)
+        _reported(Broker(), 3, 4, monkeypatch=monkeypatch)
     with pytest.raises(UnreachableError, match="come and go"):
-        _told(Broker(), 1, 1, monkeypatch=monkeypatch)
+        _reported(Broker(), 1, 1, monkeypatch=monkeypatch)
 
 
 # What relies on them
@@ -173,21 +173,21 @@ def test_a_real_broker_hides_a_topic_but_counts_it_in_its_status(monkeypatch: py
     cluster.create("secret", [1])
     cluster.rest(1_000)
 
-    async def status(_: Address) -> NodeStatus:
+    async def status(_: Address) -> StatusReport:
         return parsed(json.loads(node_status(cluster.node("b1"))))
 
     monkeypatch.setattr(kafka, "node_status", status)
 
-    def told() -> Metadata:
+    def reported() -> Metadata:
         return asyncio.run(reported_metadata(cast(Client, Simulated(cluster)), BROKER, BROKER))
 
-    assert (told().unseen, len(told().partitions)) == ("", 2)
+    assert (reported().unseen, len(reported().partitions)) == ("", 2)
     names = (ResourceType.TOPIC, "secret", PatternType.LITERAL, "User:ANONYMOUS", "*", Operation.DESCRIBE)
     cluster.ask("b1", m.CreateAclsRequest([m.CreateAclsRequest.AclCreation(*names, Permission.DENY)]))
     cluster.rest(1_000)
-    assert "1 topics are hidden" in told().unseen
-    assert {one.topic for one in told().partitions} == {"seen"}
-    assert told().cluster_id == cluster.cluster_id
+    assert "1 topics are hidden" in reported().unseen
+    assert {one.topic for one in reported().partitions} == {"seen"}
+    assert reported().cluster_id == cluster.cluster_id
     answer = asyncio.run(status(BROKER))
     assert (answer.revision, answer.topics, answer.voters) == ("r7", 2, (3001,))
 
@@ -210,7 +210,7 @@ def test_the_status_of_a_node_is_read_over_http() -> None:
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         where = Address("127.0.0.1", server.sockets[0].getsockname()[1])
-        assert await asked(where) == NodeStatus((1, 2), "r", 3)
+        assert await asked(where) == StatusReport((1, 2), "r", 3)
         assert await asked(where) is None
         for _ in range(2):
             with pytest.raises(UnreachableError, match="/status"):

@@ -151,12 +151,12 @@ class Leader:
         if isinstance(request, m.DescribeClusterRequest):
             return m.DescribeClusterResponse(cluster_id="c")
         voters = [m.DescribeQuorumResponse.ReplicaState(i, ZERO_UUID, self.end, 1, 1) for i in self.voters]
-        told = m.DescribeQuorumResponse.PartitionData(0, 0, None, 1, self.epoch, self.high_watermark, voters)
+        reported = m.DescribeQuorumResponse.PartitionData(0, 0, None, 1, self.epoch, self.high_watermark, voters)
         listener = m.DescribeQuorumResponse.Listener
         nodes = [
             m.DescribeQuorumResponse.Node(i, [listener("CONTROLLER", host, 9090)]) for i, host in self.hosts.items()
         ]
-        topic = m.DescribeQuorumResponse.TopicData("__cluster_metadata", [told])
+        topic = m.DescribeQuorumResponse.TopicData("__cluster_metadata", [reported])
         return m.DescribeQuorumResponse(topics=[topic], nodes=nodes)
 
 

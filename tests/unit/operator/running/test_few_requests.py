@@ -49,9 +49,9 @@ def test_steps_of_a_kind_share_an_event_that_names_their_nodes() -> None:
         api = new_api()
         operator = new_operator(api)
         await settle(api, operator)
-        told = [one["message"] for (kind, *_), one in api.objects.items() if kind == "Event"]
-        assert "CreateVolume 1, 2, 3, 101, 102, 103: the claims of disk 0 are created" in told
-        assert len(told) < 10
+        reported = [one["message"] for (kind, *_), one in api.objects.items() if kind == "Event"]
+        assert "CreateVolume 1, 2, 3, 101, 102, 103: the claims of disk 0 are created" in reported
+        assert len(reported) < 10
         operator.close()
 
     asyncio.run(main())

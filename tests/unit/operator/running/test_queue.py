@@ -136,7 +136,7 @@ def test_failed_passes_are_repeated_with_growing_pauses() -> None:
     run(main())
 
 
-def test_events_of_a_passs_own_writes_cause_a_single_further_pass() -> None:
+def test_events_of_own_writes_cause_a_single_further_pass() -> None:
     """Each of six pods that a pass created caused a pass of its own."""
 
     async def main() -> None:

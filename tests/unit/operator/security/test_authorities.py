@@ -138,7 +138,7 @@ def test_an_authority_of_clients_is_renewed_while_a_former_one_is_trusted() -> N
 
 
 @pytest.mark.parametrize("asked", [Asked(request="again"), Asked(given=new_authority("Corp", NOW, 50))])
-def test_another_replacement_of_clients_names_the_former_authority_that_it_waits_for(asked: Asked) -> None:
+def test_a_second_replacement_names_the_former_authority_that_it_waits_for(asked: Asked) -> None:
     policy = replace(POLICY, keeps_former=True)
     former = new_authority("x", NOW, 50).certificate
     state = replace(made(), former=former, since=NOW)

@@ -245,7 +245,7 @@ def test_a_paused_cluster_warns_before_its_certificates_end(monkeypatch: pytest.
 
 def test_the_certificate_of_a_removed_node_is_deleted() -> None:
     async def then(api: FakeApi, operator: Watching) -> None:
-        from kraft_operator.security.secrets import SecretStore
+        from kraft_operator.security.cluster_security import SecretStore
         from tests.unit.operator.sample import sample
 
         cluster = sample(security={})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kraft_local.resource import BadResourceError, parsed
+from kraft_local.resource_file import BadResourceError, parsed
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.plan.model.record import Node
 from kraft_operator.specs import network, pods

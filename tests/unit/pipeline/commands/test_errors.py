@@ -69,10 +69,10 @@ def test_a_traceback_is_printed_on_request(
     assert main(["table", "status", str(tmp_path / "t.yaml"), *(["--debug"] if debug else [])]) == code
     found = capsys.readouterr().err
     assert "no store" in found
-    told = [one for one in found.splitlines() if one.startswith("kraft-pipeline: ")]
-    assert told[0].endswith("no store")
+    reported = [one for one in found.splitlines() if one.startswith("kraft-pipeline: ")]
+    assert reported[0].endswith("no store")
     assert ("defect" in found) == (isinstance(error, ZeroDivisionError) and not debug)
-    shown = found.splitlines()[: -len(told)]
+    shown = found.splitlines()[: -len(reported)]
     assert any("Error: " in one for one in shown) if debug else not shown
 
 

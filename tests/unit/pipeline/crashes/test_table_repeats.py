@@ -41,14 +41,14 @@ def given(path: Path, kind: str, **more: Any) -> table_spec.TableSpec:
 def batch(which: type[Runner], wanted: table_spec.TableSpec, values: list[bytes], *, gone: int = 0) -> Progress:
     """One attempt of the first batch, offsets 0 to 4; the log no longer has the first `gone` records."""
     log = build_batch([(b"k", value) for value in values[gone:]], base_offset=gone)
-    told: list[Progress] = []
-    runner: Any = which(wanted, Fed({0: log}), report=told.append)
+    reported: list[Progress] = []
+    runner: Any = which(wanted, Fed({0: log}), report=reported.append)
     runner.begin()
     states = [open_table(wanted, dead_letters=dead).state() for dead in (False, True)]
     end = Position({("t", 0): len(values)}, "c", {"t": "00" * 16}, {("t", 0): 0})
     again = states[1].batch > states[0].batch
     runner.batch(None, Plan(*states, {("t", 0): 0}, end, 0, again=again, full=True))
-    return told[0]
+    return reported[0]
 
 
 def died(wanted: table_spec.TableSpec) -> None:

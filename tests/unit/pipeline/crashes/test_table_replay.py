@@ -16,7 +16,7 @@ from kraft_pipeline.tables import values
 from kraft_pipeline.tables.engines.plans import Plan
 from kraft_pipeline.tables.errors import FencedError
 from kraft_pipeline.tables.maintenance import compact
-from kraft_pipeline.tables.repeats import Record
+from kraft_pipeline.tables.repeats import FirstAttempt
 from kraft_pipeline.tables.replay import Replayed, replay
 from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.specs.table_spec import SpecError
@@ -206,7 +206,7 @@ def test_dead_letters_of_an_unfinished_batch_are_found_after_a_replay(tmp_path: 
     states = open_table(given).state(), dead.state()
     end = Position({("t", 0): 5}, "c", {"t": "00" * 16}, {("t", 0): 0})
     plan = Plan(*states, {("t", 0): 4}, end, 0, again=True, full=True)
-    found = Record.of(plan, 1, dead, open_storage(given.dead_letter_path, given.storage), given.app_id)
+    found = FirstAttempt.of(plan, 1, dead, open_storage(given.dead_letter_path, given.storage), given.app_id)
     assert {key: list(offsets) for key, offsets in found.dead.items()} == {("t", 0): [4]}
 
 

@@ -87,9 +87,9 @@ def test_each_batch_is_a_snapshot(tmp_path: Path) -> None:
     last = found.current_snapshot()
     assert last is not None
     assert last.summary is not None
-    told = {k: v for k, v in last.summary.additional_properties.items() if k.startswith("kraft")}
-    where = told.pop("kraft.position-at")
-    assert told == {"kraft.app": "a", "kraft.batch": "2"}
+    reported = {k: v for k, v in last.summary.additional_properties.items() if k.startswith("kraft")}
+    where = reported.pop("kraft.position-at")
+    assert reported == {"kraft.app": "a", "kraft.batch": "2"}
     assert (tmp_path / where).read_text() == '{"t": {"0": 8}, "@ids": {"cluster": "c", "topics": {"t": "00"}}}'
     schema = one.schema()
     assert schema is not None
@@ -374,8 +374,8 @@ def test_a_snapshot_of_an_earlier_version_has_its_end_offsets(tmp_path: Path) ->
     one.create(SCHEMA, [])
     inner = one._table
     assert inner is not None
-    told = {iceberg.APP: "a", iceberg.BATCH: "3", iceberg.POSITION: json.dumps(position(4).to_json())}
-    with inner.transaction() as tx, tx.update_snapshot(told).merge_append():
+    reported = {iceberg.APP: "a", iceberg.BATCH: "3", iceberg.POSITION: json.dumps(position(4).to_json())}
+    with inner.transaction() as tx, tx.update_snapshot(reported).merge_append():
         pass
     assert opened(tmp_path).state() == State(3, position(4))
     opened(tmp_path).claim(5)

@@ -91,14 +91,14 @@ def test_a_version_with_spaces_between_snapshots_is_read_whole() -> None:
 
 def test_a_version_without_snapshots_that_others_removed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after an expiry, and after a commit that another writer has overtaken."""
-    known, told = Versions(), list[Any]()
+    known, reported = Versions(), list[Any]()
     known.write(metadata(6))
     plain = Snapshot.model_validate
-    monkeypatch.setattr(Snapshot, "model_validate", lambda given: (told.append(given), plain(given))[1])
+    monkeypatch.setattr(Snapshot, "model_validate", lambda given: (reported.append(given), plain(given))[1])
     fewer = metadata(6)
     fewer = fewer.model_copy(update={"snapshots": fewer.snapshots[2:], "snapshot_log": fewer.snapshot_log[2:]})
     assert known.read(fewer.model_dump_json(exclude_none=True)) == fewer
-    assert not told
+    assert not reported
 
 
 def test_a_torn_version_is_refused() -> None:

@@ -69,15 +69,15 @@ def test_partitions_without_a_leader_stand_still_and_others_continue() -> None:
     """The reader waits for them for a while; at the start, and for a list that must be complete, until its patience
     ends.
     """
-    told = Told({1: {A: OffsetAnswer(0, 50, 7)}, 2: ConnectionRefusedError("away")})
+    reported = Told({1: {A: OffsetAnswer(0, 50, 7)}, 2: ConnectionRefusedError("away")})
     options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=True)
     then = Position({A: 10, B: 20, C: 30}, "c", {"t": "00" * 16}, epochs={A: 7, B: 6})
-    found = offsets.latest(told, options, then, grace_s=0.1)
+    found = offsets.latest(reported, options, then, grace_s=0.1)
     assert (found.offsets, found.epochs) == ({A: 50, B: 20, C: 30}, {A: 7, B: 6})
-    new = offsets.latest(told, options, Position({A: 10}), grace_s=0.1)
+    new = offsets.latest(reported, options, Position({A: 10}), grace_s=0.1)
     assert new.offsets == {A: 50}
     with pytest.raises(ClientError, match=r"tried for 0.2 s"):
-        offsets.latest(told, options)
+        offsets.latest(reported, options)
 
 
 def test_a_query_continues_and_reports_its_end_without_the_partitions_that_are_away(
@@ -95,15 +95,15 @@ def test_a_query_continues_and_reports_its_end_without_the_partitions_that_are_a
 
 
 def test_a_permanent_error_is_raised_at_once() -> None:
-    told = Told({1: {A: OffsetAnswer(29, -1)}, 2: {C: OffsetAnswer(0, 5, 7)}})
+    reported = Told({1: {A: OffsetAnswer(29, -1)}, 2: {C: OffsetAnswer(0, 5, 7)}})
     with pytest.raises(BrokerError, match=r"offsets of t-0: TOPIC_AUTHORIZATION_FAILED"):
-        told.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
+        reported.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
 
 
 def test_without_any_answer_the_look_up_times_out() -> None:
-    told = Told({1: OSError("gone"), 2: OSError("gone")})
+    reported = Told({1: OSError("gone"), 2: OSError("gone")})
     with pytest.raises(ClientError, match=r"tried for 0.1 s"):
-        told.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
+        reported.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
 
 
 class Listed(Cluster):
@@ -185,12 +185,12 @@ def test_an_error_in_maintenance_ends_no_batches(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(maintenance, "care", fails)
     waited: list[str] = []
     parsed = table_spec.parse(document)
-    runner, told = Runner(parsed, InlineEngine(), wait=waited.append), status_server.TableStatus(parsed)
-    told.watch(runner)
+    runner, reported = Runner(parsed, InlineEngine(), wait=waited.append), status_server.TableStatus(parsed)
+    reported.watch(runner)
     runner._caretaker._pass()
     assert waited == ["maintenance failed, batches continue: a file that is no Parquet"]
-    assert told.status()["maintenanceError"] == "a file that is no Parquet"
-    assert 'kraft_table_maintenance_failures_total{table="t"} 1' in told.metrics()
+    assert reported.status()["maintenanceError"] == "a file that is no Parquet"
+    assert 'kraft_table_maintenance_failures_total{table="t"} 1' in reported.metrics()
     monkeypatch.setattr(maintenance, "care", lambda *_: "")
     runner._caretaker._pass()
-    assert (told.status()["maintenanceFailures"], "maintenanceError" in told.status()) == (1, False)
+    assert (reported.status()["maintenanceFailures"], "maintenanceError" in reported.status()) == (1, False)

@@ -45,7 +45,7 @@ class Broker:
         """Node and offset of each Fetch."""
         self.waiting = 0
         self._answers, self._topics = list(answers), topics
-        self._told: TopicInfo | None = None
+        self._reported: TopicInfo | None = None
         self._node = 0
         self.cut = 0
 
@@ -53,12 +53,12 @@ class Broker:
     def topics(self, names: Any) -> None:
         topic_id = self._topics(len(self.asked))
         leader = PartitionInfo(0, len(self.asked), 0)  # another leader at each failure
-        self._told = None if topic_id is None else TopicInfo(0, "t", topic_id, False, {0: leader})
+        self._reported = None if topic_id is None else TopicInfo(0, "t", topic_id, False, {0: leader})
 
     def topic(self, name: str) -> TopicInfo:
-        if self._told is None:
+        if self._reported is None:
             raise BrokerError(3, name)
-        return self._told
+        return self._reported
 
     def leader(self, name: str, partition: int) -> int:
         return self.topic(name).partitions[partition].leader
@@ -211,7 +211,7 @@ class Racked(Broker):
         self._of = {0: list(leader), 7: list(follower)}
 
     def topics(self, names: Any) -> None:
-        self._told = TopicInfo(0, "t", OLD, False, {0: PartitionInfo(0, 0, 0)})
+        self._reported = TopicInfo(0, "t", OLD, False, {0: PartitionInfo(0, 0, 0)})
 
     def send(self, asked: Any) -> None:
         offset, rack = asked

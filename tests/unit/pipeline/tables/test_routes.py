@@ -102,22 +102,22 @@ def test_a_specification_with_several_tables_is_refused_for_one() -> None:
 
 
 def test_the_status_of_all_has_sums_and_each(tmp_path: Path) -> None:
-    told = status_server.FleetStatus("shop")
+    reported = status_server.FleetStatus("shop")
     for name, lag in (("a", 3), ("b", 4)):
         (table,) = routes.parse_all(given({**ORDERS, "name": name, "table": {"path": f"{tmp_path}/{name}"}}))
-        one = told.of(table)
+        one = reported.of(table)
 
         class Behind:
             care_failures, care_error, behind = 0, None, lag
             lags = {("t", 0): lag}
 
         one.watch(Behind())  # type: ignore[arg-type]
-    found = told.status()
+    found = reported.status()
     assert (found["lag"], found["rows"], [table["name"] for table in found["tables"]]) == (7, 0, ["shop/a", "shop/b"])
-    assert 'kraft_table_lag_records{table="shop/b"} 4' in told.metrics()
-    assert told.metrics().count("# TYPE kraft_table_lag_records") == 1
-    assert 'kraft_table_partition_lag_records{table="shop/b",topic="t",partition="0"} 4' in told.metrics()
-    assert told.metrics().count("# TYPE kraft_table_partition_lag_records") == 1
+    assert 'kraft_table_lag_records{table="shop/b"} 4' in reported.metrics()
+    assert reported.metrics().count("# TYPE kraft_table_lag_records") == 1
+    assert 'kraft_table_partition_lag_records{table="shop/b",topic="t",partition="0"} 4' in reported.metrics()
+    assert reported.metrics().count("# TYPE kraft_table_partition_lag_records") == 1
 
 
 def test_a_running_table_rewrites_a_row_only_a_few_times() -> None:

@@ -68,7 +68,7 @@ def test_a_commit_costs_as_much_after_many(
     table, planner = opened(kind, tmp_path), opened(kind, tmp_path)
     table.create(SCHEMA, [])
     table.claim(5)
-    told: dict[int, Counter[str]] = {}
+    reported: dict[int, Counter[str]] = {}
     for batch in range(COMMITS + 1):
         position = Position({("t", n): batch for n in range(100)}, "c", {"t": "00" * 16})
         added = file(tmp_path, 5, batch)
@@ -76,10 +76,10 @@ def test_a_commit_costs_as_much_after_many(
         planner.state()
         table.state()
         table.commit(batch, position, [added], after=batch - 1)
-        told[batch] = Counter(counts)
-    names = {name for one in told.values() for name in one}
+        reported[batch] = Counter(counts)
+    names = {name for one in reported.values() for name in one}
     # Twenty commits at a time: every hundredth also merges the manifests before it.
-    early, late = ({name: median(told[n][name] for n in at) for name in names} for at in (range(10, 30), LATE))
+    early, late = ({name: median(reported[n][name] for n in at) for name in names} for at in (range(10, 30), LATE))
     for name in names:
         # A manifest list has up to a hundred manifests before they are merged.
         most = 2 * early[name] + 64 * 1024 if name.startswith("bytes") else early[name] + 1

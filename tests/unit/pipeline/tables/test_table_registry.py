@@ -313,7 +313,9 @@ def test_credentials_follow_redirects_within_their_origin(server: RegistryServer
     assert server.headers[-1]["Authorization"].startswith("Basic ")
 
 
-def test_tls_with_an_authority_and_a_certificate_of_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_registry_is_reached_only_with_its_authority_and_a_client_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(registry, "_KNOWN", {})
     pem, key = certificate(tmp_path / "server")
     mine, my_key = certificate(tmp_path / "client")

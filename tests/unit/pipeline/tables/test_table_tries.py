@@ -18,12 +18,12 @@ from tests.unit.pipeline.tables.test_table_firsts import table
 
 
 def test_a_batch_reports_its_bytes_and_the_lag_of_each_partition(tmp_path: Path) -> None:
-    told: list[runner.Progress] = []
-    feed = Feed(table(tmp_path / "t"), told.append)
+    reported: list[runner.Progress] = []
+    feed = Feed(table(tmp_path / "t"), reported.append)
     feed.runner.lags = {("t", 0): 5, ("t", 1): 2}
     feed.values(b'{"id":1}', b'{"id":2}')
     assert feed.runner.lags == {("t", 0): 3, ("t", 1): 2}
-    (done,) = told
+    (done,) = reported
     files = list((tmp_path / "t").glob("*.parquet"))
     assert done.written == sum(file.stat().st_size for file in files) > 0
     assert done.size >= len(b'{"id":1}{"id":2}')
@@ -60,7 +60,7 @@ def test_a_run_ends_after_four_failures_of_spark_without_a_batch(
     """Failures of the environment are retried for ever; before, those of Spark were, too."""
     monkeypatch.setattr(runner, "POLL_S", 0.0)
     engine, waits = Failing(codes, batches), list[str]()
-    with pytest.raises(TaskError, match=r"^Spark has failed a batch 4 times .*: killed$") as told:
+    with pytest.raises(TaskError, match=r"^Spark has failed a batch 4 times .*: killed$") as reported:
         runner.Runner(table(tmp_path / "t"), engine, wait=waits.append).run()
     assert (engine.runs, len(waits)) == (runs, runs - 1)
-    assert not told.value.failure.retriable
+    assert not reported.value.failure.retriable

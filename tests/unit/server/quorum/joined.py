@@ -77,16 +77,16 @@ class Member:
         where = self.driver.peers.endpoint_of(node_id)
         return None if where is None else Way(self.quorum, self, where[1])
 
-    def stop(self, *, told: bool = True) -> None:
+    def stop(self, *, reported: bool = True) -> None:
         """End the process; its peers learn that connections closed, or not."""
         driver, self.driver = self.driver, None
         assert driver is not None
         driver.fail = lambda _what, _error: None  # type: ignore[method-assign]
         driver.failed = True
         self.storage.crash()
-        self.is_silent = not told
+        self.is_silent = not reported
         for other in self.quorum.members.values():
-            if told and other.driver is not None:
+            if reported and other.driver is not None:
                 self.quorum.world.call_soon(other.driver.disconnected, self.id)
 
 

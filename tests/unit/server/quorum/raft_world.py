@@ -187,7 +187,7 @@ class Node:
     def __init__(self, storage: MemoryStorage | None = None, world: World | None = None, **settings: Any) -> None:
         self.world = world or World()
         self.storage = storage or MemoryStorage()
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self.driver = RaftDriver(
             self.world,  # type: ignore[arg-type]
             self.storage,
@@ -197,10 +197,10 @@ class Node:
             **settings,
         )
         driver = self.driver
-        driver.on_commit.append(lambda offset: self.told.append(("commit", offset)))
-        driver.on_leader.append(lambda epoch: self.told.append(("leader", epoch)))
-        driver.on_lost_leadership.append(lambda epoch: self.told.append(("lost", epoch)))
-        driver.faults = FaultHandler(lambda reason: self.told.append(("fatal", reason)))
+        driver.on_commit.append(lambda offset: self.reported.append(("commit", offset)))
+        driver.on_leader.append(lambda epoch: self.reported.append(("leader", epoch)))
+        driver.on_lost_leadership.append(lambda epoch: self.reported.append(("lost", epoch)))
+        driver.faults = FaultHandler(lambda reason: self.reported.append(("fatal", reason)))
 
     def start(self) -> Node:
         self.driver.start()

@@ -21,7 +21,7 @@ from tests.unit.server.quorum.test_raft_driver import topic
 
 def ended(node: Node) -> list[str]:
     """The reason why the node ended."""
-    return [told[1] for told in node.told if told[0] == "fatal"]
+    return [reported[1] for reported in node.reported if reported[0] == "fatal"]
 
 
 def a_defect(*_: Any) -> Any:

@@ -57,27 +57,27 @@ def test_a_lone_voter_leads_after_its_vote_and_first_record_are_flushed() -> Non
     lanes = []
     while node.world.jobs:
         lanes.append(node.world.jobs[0][0])
-        assert node.told == []
+        assert node.reported == []
         node.world.run_job()
     assert lanes == ["quorum-state", "quorum-state", "metadata-log"]
-    assert node.told == [("commit", 0), ("leader", 1)]
+    assert node.reported == [("commit", 0), ("leader", 1)]
     assert node.storage.state.leader_id == 1
     assert node.driver.next_offset == 1
 
 
 def test_records_are_committed_by_their_flush_and_later_ones_share_the_next() -> None:
     node = Node().start()
-    node.told.clear()
+    node.reported.clear()
     assert append(node.driver, [topic(1), topic(2)]) == 2
     assert append(node.driver, [topic(3)]) == 3
     assert append(node.driver, [topic(4)]) == 4
     assert len(node.world.jobs) == 1
     assert len(node.driver.image.topics) == 0
     node.world.run_job()
-    assert node.told == [("commit", 2)]
+    assert node.reported == [("commit", 2)]
     assert len(node.driver.image.topics) == 2
     node.world.run_job()
-    assert node.told == [("commit", 2), ("commit", 4)]
+    assert node.reported == [("commit", 2), ("commit", 4)]
     assert [next(iter_headers(batch)).count for batch in node.storage.batches] == [1, 2, 2]
     assert node.storage.reads == 1, "only its own LeaderChange is read back"
 
@@ -94,7 +94,7 @@ def test_records_wait_no_longer_than_the_linger_for_a_slow_disk() -> None:
     assert len(node.storage.batches) == written + 1
     node.world.jobs = jobs + node.world.jobs
     node.world.run()
-    assert node.told[-1] == ("commit", 2)
+    assert node.reported[-1] == ("commit", 2)
 
 
 @pytest.mark.parametrize("flushed", [False, True])
@@ -106,7 +106,7 @@ def test_a_restart_continues_after_the_flushed_records(flushed: bool) -> None:
     node.storage.crash()
     again = Node(node.storage).start()
     assert again.driver.epoch == 2
-    assert again.told[-1] == ("leader", 2)
+    assert again.reported[-1] == ("leader", 2)
     assert (again.driver.image.topics.by_name("t1") is not None) == flushed
     assert append(again.driver, [topic(2)]) == (3 if flushed else 2)
     again.world.run()
@@ -115,15 +115,15 @@ def test_a_restart_continues_after_the_flushed_records(flushed: bool) -> None:
 
 def test_a_failed_fsync_ends_the_voter() -> None:
     node = Node().start()
-    node.told.clear()
+    node.reported.clear()
     append(node.driver, [topic(1)])
     node.storage.error = OSError(5, "disk gone")
     node.world.run()
-    assert node.told == [("fatal", "__cluster_metadata-0: flushing the log: [Errno 5] disk gone")]
+    assert node.reported == [("fatal", "__cluster_metadata-0: flushing the log: [Errno 5] disk gone")]
     with pytest.raises(NotLeader):
         append(node.driver, [topic(2)])
     node.world.run(10_000)
-    assert len(node.told) == 1
+    assert len(node.reported) == 1
     assert len(node.driver.image.topics) == 0
 
 
@@ -139,7 +139,7 @@ def test_only_the_leader_appends_and_only_batches_that_fit() -> None:
     before = node.driver.next_offset
     assert append(node.driver, [big] * 300, atomic=False) == before + 299
     node.world.run()
-    assert node.told[-1] == ("commit", before + 299)
+    assert node.reported[-1] == ("commit", before + 299)
 
 
 def test_snapshot_then_restart_gives_the_same_image() -> None:
@@ -262,7 +262,7 @@ def test_shutdown_waits_for_the_disk_and_reports_its_end() -> None:
     assert partition_of(waiting).error_code != 0
     node.world.run()
     assert done == [True]
-    assert ("lost", 1) in node.told
+    assert ("lost", 1) in node.reported
     assert len(node.storage.durable) == 2
 
 
@@ -282,7 +282,7 @@ def test_voters_in_the_log_are_kept_in_the_log_and_in_snapshots() -> None:
     storage = MemoryStorage()
     storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, said)
     node = Node(storage).start()
-    assert node.told == [("commit", 2), ("leader", 1)]
+    assert node.reported == [("commit", 2), ("leader", 1)]
     first = [(record.type, record.value) for record in iter_control_records(storage.batches[0])]
     assert [kind for kind, _ in first] == [ControlType.LEADER_CHANGE, *(kind for kind, _ in said)]
     assert first[1:] == said
@@ -296,7 +296,7 @@ def test_voters_in_the_log_are_kept_in_the_log_and_in_snapshots() -> None:
     assert again.driver.kraft_version == 1
     assert again.driver.voters.get(1).endpoints == {"CONTROLLER": ("somewhere", 9999)}  # type: ignore[union-attr]
     assert next(iter_headers(storage.batches[-1])).count == 1, "the voters are stated once"
-    assert again.told[-1] == ("leader", 2)
+    assert again.reported[-1] == ("leader", 2)
 
 
 def test_a_voter_of_another_directory_does_not_lead() -> None:
@@ -310,7 +310,7 @@ def test_a_voter_of_another_directory_does_not_lead() -> None:
     storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, said)
     node = Node(storage).start()
     node.world.run(10_000)
-    assert node.told == []
+    assert node.reported == []
     assert not storage.batches
 
 
@@ -327,4 +327,4 @@ def test_many_partitions_start_from_the_log_in_slices() -> None:
     assert 0 < len(again.driver.image.topics) < 12_000
     again.world.run()
     assert len(again.driver.image.topics) == 12_000
-    assert again.told[-1] == ("leader", 2)
+    assert again.reported[-1] == ("leader", 2)

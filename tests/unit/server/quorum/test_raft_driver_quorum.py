@@ -27,14 +27,14 @@ def test_three_voters_elect_the_first_at_once_and_commit_by_majority() -> None:
     assert quorum.images() == {1: 3}
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_the_next_leader_is_elected_at_once_if_connections_close(told: bool) -> None:
+@pytest.mark.parametrize("reported", [True, False])
+def test_the_next_leader_is_elected_at_once_if_connections_close(reported: bool) -> None:
     quorum = Quorum().start()
     quorum.append(1)
-    quorum.leader().stop(told=told)
+    quorum.leader().stop(reported=reported)
     quorum.world.run(150)
     known = [m.driver.leader_id for m in quorum.members.values() if m.driver is not None]
-    assert (set(known) == {2}) == told
+    assert (set(known) == {2}) == reported
     quorum.world.run(2_600)
     assert quorum.leader().id in (2, 3)
     quorum.append(2)
@@ -47,7 +47,7 @@ def test_a_returning_leader_follows_and_drops_its_uncommitted_records() -> None:
     first = quorum.leader()
     others = [m for m in quorum.members.values() if m is not first]
     for member in others:
-        member.stop(told=False)
+        member.stop(reported=False)
     quorum.append(90, 91)
     first.stop()
     for member in others:
@@ -133,20 +133,20 @@ def test_an_endpoint_from_the_leader_has_priority_in_its_epoch_only() -> None:
     assert follower is not None
     tell = messages.BeginQuorumEpochRequest
     partition = tell.PartitionData(partition_index=0, leader_id=1, leader_epoch=follower.epoch)
-    told = tell(
+    reported = tell(
         cluster_id="cluster",
         topics=[tell.TopicData("__cluster_metadata", [partition])],
         leader_endpoints=[tell.LeaderEndpoint("CONTROLLER", "localhost", MOVED)],
     )
-    follower.peers.learn_leader(told, follower.epoch)
+    follower.peers.learn_leader(reported, follower.epoch)
     assert follower.peers.endpoint_of(1) == ("localhost", MOVED)
     hearsay = messages.VoteResponse.NodeEndpoint(1, "localhost", PORTS[1])
     stale = messages.VoteResponse.PartitionData(0, 0, 1, follower.epoch)
     topics = [messages.VoteResponse.TopicData("__cluster_metadata", [stale])]
     follower.peers._answered(10**6, 3, messages.VoteResponse(0, topics, [hearsay]))
     assert follower.peers.endpoint_of(1) == ("localhost", MOVED), "three repeats what the log states"
-    told.cluster_id, told.leader_endpoints[0].port = "another", 1
-    follower.peers.learn_leader(told, follower.epoch)
+    reported.cluster_id, reported.leader_endpoints[0].port = "another", 1
+    follower.peers.learn_leader(reported, follower.epoch)
     assert follower.peers.endpoint_of(1) == ("localhost", MOVED)
     quorum.leader().stop()
     quorum.world.run(5_000)
@@ -319,7 +319,7 @@ def test_to_guard_against_empty_disks_a_new_quorum_waits_for_all() -> None:
 def test_a_voter_with_a_lost_disk_cannot_elect_away_acknowledged_records() -> None:
     quorum = Quorum().start()
     quorum.append(1)
-    quorum.members[3].stop(told=False)
+    quorum.members[3].stop(reported=False)
     quorum.append(2)
     # Records that 2 has acknowledged are also on 1, which is down; 3 lacks them.
     quorum.members[1].stop()

@@ -11,7 +11,7 @@ The package reads no files; callers pass texts. It does not know the effect of a
 node reads, as data for the documentation and for the checks at start.
 
 - `definitions`  definitions as objects
-- `types`, `validators`  conversion between text and value; constraints on values
+- `value_types`, `validators`  conversion between text and value; constraints on values
 - `properties`   syntax of the file (java.util.Properties)
 - `node`, `listeners`, `validation`  static configuration of one node, with the keys of KIP-500 and KIP-631
 - `dynamic`      broker values that change at run time (KIP-226), layered over the file
@@ -32,7 +32,7 @@ from kraft_node.base.config.listeners import ConfiguredListener, ConfiguredVoter
 from kraft_node.base.config.node import NodeConfig
 from kraft_node.base.config.properties import format_properties, parse_properties
 from kraft_node.base.config.topic import TopicConfig, TopicConfigs, check_topic_overrides, check_topic_value
-from kraft_node.base.config.types import Password
+from kraft_node.base.config.value_types import Password
 from kraft_node.base.config.view import ConfigView
 
 __all__ = [

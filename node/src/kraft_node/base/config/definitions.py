@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kraft_node.base.config.errors import ConfigError
-from kraft_node.base.config.types import ConfigValue, parse_type
 from kraft_node.base.config.validators import Check, compile_constraint
+from kraft_node.base.config.value_types import ConfigValue, parse_type
 from kraft_protocol.configs import kafka as tables
 
 PER_BROKER: Final = "per-broker"

@@ -26,7 +26,7 @@ from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.group import group_default
 from kraft_node.base.config.resources import BROKER_RESOURCE
 from kraft_node.base.config.topic import TopicConfig, attribute
-from kraft_node.base.config.types import ConfigValue, parse_type, value_text
+from kraft_node.base.config.value_types import ConfigValue, parse_type, value_text
 
 DYNAMIC_TOPIC_CONFIG: Final = 1
 DYNAMIC_BROKER_CONFIG: Final = 2

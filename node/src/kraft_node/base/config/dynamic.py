@@ -14,7 +14,7 @@ from kraft_node.base.config.definitions import BROKER, BROKER_DYNAMIC_ONLY, BROK
 from kraft_node.base.config.errors import ConfigError, invalid
 from kraft_node.base.config.listeners import parse_map
 from kraft_node.base.config.node import NodeConfig
-from kraft_node.base.config.types import ConfigValue
+from kraft_node.base.config.value_types import ConfigValue
 from kraft_node.base.config.view import ConfigView, broker_key
 from kraft_protocol.configs.kafka import (
     CLUSTER_LEVEL_LISTENER_KEYS,

@@ -10,7 +10,7 @@ from typing import Final
 
 from kraft_node.base.config.definitions import GROUP, GROUP_SYNONYMS
 from kraft_node.base.config.errors import ConfigError
-from kraft_node.base.config.types import ConfigValue
+from kraft_node.base.config.value_types import ConfigValue
 from kraft_node.base.config.view import ConfigView
 
 _FAMILIES: Final = ("consumer", "share", "streams")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kraft_node.base.config.errors import ConfigError
-from kraft_node.base.config.types import trim
+from kraft_node.base.config.value_types import trim
 
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Security protocols and their ids in registration records."""

@@ -21,7 +21,7 @@ from kraft_node.base.config.listeners import (
     parse_voters,
 )
 from kraft_node.base.config.properties import parse_properties
-from kraft_node.base.config.types import ConfigValue, trim
+from kraft_node.base.config.value_types import ConfigValue, trim
 from kraft_node.base.config.view import ConfigView, broker_key
 from kraft_protocol.configs.own import LISTENER_PREFIX, OWN_DEFAULTS, PLUGIN_KEYS
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraft_node.base.config.types import java_int
+from kraft_node.base.config.value_types import java_int
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 TOPIC_RESOURCE: Final = 2

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from kraft_node.base.config.errors import ConfigError, invalid
-from kraft_node.base.config.types import ConfigValue, value_text
+from kraft_node.base.config.value_types import ConfigValue, value_text
 
 Check: TypeAlias = Callable[[str, ConfigValue], None]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from kraft_node.base.config.definitions import BROKER, BROKER_DYNAMIC_ONLY, BROKER_SYNONYMS, TOPIC_SYNONYMS, ConfigKey
-from kraft_node.base.config.types import ConfigValue, Password
+from kraft_node.base.config.value_types import ConfigValue, Password
 
 T = TypeVar("T")
 

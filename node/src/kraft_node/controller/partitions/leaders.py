@@ -192,12 +192,12 @@ class Leaders:
                 records.append(record)
 
     def _last_known(self, state: PartitionState, unclean: int, directories: Collection[Uuid]) -> list[int]:
-        """The last known leader of a leaderless partition, and behind it the replicas that could have led until they
-        returned from an unclean stop, as now `unclean` with `directories`.
+        """The candidates for a leaderless partition: its last known leader, then replicas that stopped uncleanly later.
 
-        Kafka keeps only the leader. If that loses its log directory, Kafka elects the empty replica, and the others
-        truncate to it. Here the next one leads then (`Isr.assign_directories`). No leader is known if the partition
-        lost it before eligible leader replicas were enabled, or if a reassignment noted -1.
+        `unclean` is the replica that returns now, with `directories`. Kafka keeps only the last known leader. If its
+        log directory is lost, Kafka elects the empty replica, and the others truncate to it. Here the next candidate
+        leads (`Isr.assign_directories`). The last known leader is missing if the partition lost it before eligible
+        leader replicas were enabled, or if a reassignment noted -1.
         """
         cluster = self._cluster
         known = [b for b in state.last_known_elr if b != NO_LEADER]

@@ -28,7 +28,7 @@ from kraft_node.base.config.resources import (
     SUBTRACT,
     TOPIC_RESOURCE,
 )
-from kraft_node.base.config.types import java_int
+from kraft_node.base.config.value_types import java_int
 from kraft_node.controller.partitions.topic_names import check_topic_name
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.settings.features import MIN_ISR

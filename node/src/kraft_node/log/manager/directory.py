@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, Timer, read_file, write_atomic
+from kraft_node.base.env import Disk, DiskLock, Env, FileSystem, read_file, write_atomic
 from kraft_node.log import names, trimming
 from kraft_node.log.checkpoints import meta_properties
 from kraft_node.log.checkpoints.offsets import CheckpointError, CheckpointText, column_of, offset_in, read_offsets
 from kraft_node.log.errors import CutLater, LogDirDamaged, LogDirInvalid
+from kraft_node.log.manager.names_sync import NAMES_SYNC_MS, NamesSync
 from kraft_node.log.recovery.page_cache import BootMark
 from kraft_node.log.segments.files import FileCache, LogDir, Originals
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -30,11 +31,6 @@ logger = logging.getLogger("kraft_node.log")
 
 NO_BROKER_EPOCH: Final = -1
 
-NAMES_SYNC_MS: Final = 50
-"""How long a renamed directory waits for others to share an fsync: many deletions need a few fsyncs, not one each."""
-NEW_NAMES_SYNC_MS: Final = 1000
-"""The same for new directories, which hold no durable data yet. Each fsync blocks creating files for milliseconds;
-Kafka makes no fsync before a log's first flush."""
 LOWERED_MS: Final = 60_000
 """After this time, a truncation that was not retried counts as abandoned."""
 
@@ -64,8 +60,6 @@ class Directory(LogDir):
         "_disk_lock",
         "_file_system",
         "_lowered",
-        "_names_sync",
-        "_names_sync_ms",
         "_text",
         "_writing",
         "broker_epoch",
@@ -76,6 +70,7 @@ class Directory(LogDir):
         "deleted",
         "futures",
         "high_watermarks",
+        "names_sync",
         "offsets_dirty",
         "on_withdrawn",
         "originals",
@@ -95,8 +90,7 @@ class Directory(LogDir):
         self.cut_step = trimming.CUT_STEP
         self._disk_lock: DiskLock | None = None
         self._file_system: FileSystem | None = None
-        self._names_sync: Timer | None = None
-        self._names_sync_ms = 0
+        self.names_sync = NamesSync(self)
         self._boot_mark = BootMark(env.disk, path, env.boot_id)
         self.same_boot = False
         """Whether all logs here were known to be undamaged since the machine's last boot."""
@@ -456,31 +450,8 @@ class Directory(LogDir):
         path = f"{self.path}/{name}"
         self.env.disk.rename(directory, path)
         self.originals.forget()
-        self.sync_names(NAMES_SYNC_MS)
+        self.names_sync.begin(NAMES_SYNC_MS)
         return path
-
-    def sync_names(self, delay_ms: int) -> None:
-        """Make renamed and new partition directories durable after `delay_ms`; many changes share one fsync.
-
-        A flush of a log does not wait for it: it makes the names that it needs durable itself.
-        """
-        due_ms = self.env.clock.monotonic_ms() + delay_ms
-        waiting = self._names_sync
-        if waiting is not None:
-            if self._names_sync_ms <= due_ms:
-                return
-            waiting.cancel()
-
-        def work() -> None:
-            self.env.disk.fsync_dir(self.path)
-
-        def start() -> None:
-            self._names_sync = None
-            if self.failed is None:
-                self.run(work, lambda: None)
-
-        self._names_sync = self.env.scheduler.call_later(delay_ms, start)
-        self._names_sync_ms = due_ms
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Remove a directory in the background after `delay_ms`; after a failure, the next start removes it."""

@@ -27,7 +27,8 @@ from kraft_node.log import names
 from kraft_node.log.checkpoints import partition_metadata
 from kraft_node.log.checkpoints.offsets import column_of, offset_in
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.log.manager.directory import NEW_NAMES_SYNC_MS, NO_BROKER_EPOCH, Directory
+from kraft_node.log.manager.directory import NO_BROKER_EPOCH, Directory
+from kraft_node.log.manager.names_sync import NEW_NAMES_SYNC_MS
 from kraft_node.log.recovery.opening import NEVER_COMPACTED, new_log, open_log
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import ZERO_UUID, Uuid
@@ -232,11 +233,11 @@ class Futures:
         found = self._found[topic, partition] = _Future(directory, path, proven=True)
         found.log = log
         directory.count += 1
-        directory.sync_names(NEW_NAMES_SYNC_MS)
+        directory.names_sync.begin(NEW_NAMES_SYNC_MS)
         source = manager.directory_of(topic, partition)
         if source is not None:
             # A power loss must not leave the copy without a log: the copy would not be known as complete.
-            source.sync_names(0)
+            source.names_sync.begin(0)
         return log
 
     def delete(self, topic: str, partition: int) -> None:

@@ -17,20 +17,22 @@ from kraft_node.log import names
 from kraft_node.log.checkpoints import partition_metadata
 from kraft_node.log.checkpoints.offsets import offset_in
 from kraft_node.log.config import LogConfig, make_config
-from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, LogDirInvalid, is_shortage
+from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, is_shortage
 from kraft_node.log.log import Log
 from kraft_node.log.manager.closing import close_directory
-from kraft_node.log.manager.directory import NEW_NAMES_SYNC_MS, NO_BROKER_EPOCH, Directory, directory_of
+from kraft_node.log.manager.directory import NO_BROKER_EPOCH, Directory, directory_of
 from kraft_node.log.manager.futures import Futures
 from kraft_node.log.manager.housekeeping import Housekeeping
+from kraft_node.log.manager.names_sync import NEW_NAMES_SYNC_MS
 from kraft_node.log.manager.offset_notes import Noting
+from kraft_node.log.manager.placement import check_ids, chosen
 from kraft_node.log.manager.timing import Timing
 from kraft_node.log.manager.withdrawals import Withdrawals
 from kraft_node.log.recovery.background import LogIsRecovering, Recovery
 from kraft_node.log.recovery.opening import NEVER_COMPACTED, new_log, open_log
 from kraft_node.log.segments.files import OPEN_FILES_MAX, FileCache, LogDir
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.ids import ZERO_UUID, Uuid, uuid_text
+from kraft_protocol.ids import ZERO_UUID, Uuid
 
 logger = logging.getLogger("kraft_node.log")
 
@@ -103,7 +105,7 @@ class LogManager:
                 directory.fail(e)
                 if directory.online:  # descriptors are short before anything is served: the limit is too low
                     raise LogDirFailure(directory.path, e) from e
-        self._check_ids()
+        check_ids(self.directories)
         self.futures.all_loaded()
         if not any(directory.online for directory in self.directories):
             failed = self.directories[0].failed
@@ -114,16 +116,6 @@ class LogManager:
     def topics_known(self) -> None:
         """From now on `topic_config` returns the effective values: logs may be recovered, and retention may delete."""
         self.housekeeping.topics_known()
-
-    def _check_ids(self) -> None:
-        """Refuse copied directories: two directories with the same id cannot be distinguished."""
-        seen: dict[bytes, str] = {}
-        for directory in self.directories:
-            if directory.online and directory.id in seen:
-                raise LogDirInvalid(
-                    directory.path, f"it has the directory.id of {seen[directory.id]}, {uuid_text(Uuid(directory.id))}"
-                )
-            seen[directory.id] = directory.path
 
     def _load(self, directory: Directory) -> None:
         for topic, partition in directory.load():
@@ -305,7 +297,7 @@ class LogManager:
         entries = self._logs.setdefault(topic, {})
         if partition in entries:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the log of {topic}-{partition} exists already")
-        directory = self._choose(topic, partition, directory_id)
+        directory = chosen(self.directories, self.preferred.get((topic, partition)), directory_id)
         self.check_not_retired(directory, topic, partition)
         path = self.path(directory, topic, partition)
         try:
@@ -320,7 +312,7 @@ class LogManager:
             raise directory.fail(e) from e
         log.held = True
         directory.count += 1
-        directory.sync_names(NEW_NAMES_SYNC_MS)
+        directory.names_sync.begin(NEW_NAMES_SYNC_MS)
         entries[partition] = log
         self.preferred.pop((topic, partition), None)
         return log
@@ -343,21 +335,6 @@ class LogManager:
     def put(self, log: Log) -> None:
         """A copy has become the log of its partition."""
         self._logs.setdefault(log.topic, {})[log.partition] = log
-
-    def _choose(self, topic: str, partition: int, directory_id: Uuid | None) -> Directory:
-        alive = [directory for directory in self.directories if directory.online]
-        if not alive:
-            raise self.directories[0].storage_error()
-        preferred = self.preferred.get((topic, partition))
-        for directory in alive:
-            if directory.path == preferred:
-                return directory
-        for directory in alive:
-            if directory.id == directory_id:
-                return directory
-        open_to_all = [directory for directory in alive if not directory.cordoned]
-        # As in Kafka: if all directories are cordoned, the requested log must still be created in one of them.
-        return min(open_to_all, key=lambda directory: directory.count) if open_to_all else alive[0]
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a log: it is gone at once, its files after `file.delete.delay.ms`. Allowed without a log.

@@ -53,7 +53,7 @@ class Amnesia:
         """Voters that have reported epoch 0 since the start."""
         self._epoch = -1
         self._end = -1
-        """Where the log of that epoch's leader ended at some time after the start."""
+        """An end of the log of that epoch's leader, reported after the start."""
 
     def note_epoch(self, node: RaftReplica, voter_id: int, epoch: int) -> bool:
         """Note the epoch that a voter reports. Returns whether the quorum is certainly new."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.config.types import trim
+from kraft_node.base.config.value_types import trim
 from kraft_node.base.config.view import broker_key
 from kraft_protocol.configs.own import LISTENER_PREFIX
 from kraft_protocol.sasl.jaas import JaasEntry
@@ -12,7 +12,7 @@ from kraft_protocol.sasl.properties import JAAS_KEY, jaas_of
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
-    from kraft_node.base.config.types import ConfigValue
+    from kraft_node.base.config.value_types import ConfigValue
 
 CONTROLLER_MECHANISM_KEY: Final = "sasl.mechanism.controller.protocol"
 INTER_BROKER_MECHANISM_KEY: Final = "sasl.mechanism.inter.broker.protocol"

@@ -94,7 +94,7 @@ def _oauth(env: Env, keys: MechanismKeys, image: MetadataView) -> ServerMechanis
             raise SaslError(f"{JWKS_KEY} is missing: {HANDLER_KEY} validates tokens by its keys")
         if entry is None:
             raise SaslError(f"OAUTHBEARER needs {JWKS_KEY}, or for development {keys.jaas_key}")
-        log.warning("OAUTHBEARER accepts unsigned tokens of anybody, for development only; set %s", JWKS_KEY)
+        log.warning("OAUTHBEARER accepts unsigned tokens of any client, for development only; set %s", JWKS_KEY)
         try:
             return OauthBearer(UnsecuredTokens(entry.options, env.clock.wall_ms))
         except ValueError as error:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.errors import ConfigError
-from kraft_node.base.config.types import ConfigValue, Password, trim
+from kraft_node.base.config.value_types import ConfigValue, Password, trim
 from kraft_node.server.tls.handshakes import Handshakes
 from kraft_node.server.tls.listener_tls import ListenerTls
 from kraft_protocol.configs.own import LISTENER_PREFIX

@@ -30,14 +30,14 @@ class ClassicMember(Consumer):
         super().__init__(cluster, checker, name, ownership.group, topics, sessions=sessions)
         self._ownership = ownership
         self._is_newest = is_newest
-        self._told = ""
+        self._owner = ""
 
     async def _join(self) -> Sequence[tuple[str, int]]:
-        self._ownership.ended(self._told)
+        self._ownership.ended(self._owner)
         assigned = await super()._join()
         if self._is_newest(self._coordinator, self.group):
-            self._told = self._member
-            self._ownership.assigned_to(self._told, assigned, self.session.world.now_ms)
+            self._owner = self._member
+            self._ownership.assigned_to(self._owner, assigned, self.session.world.now_ms)
         return assigned
 
     async def _heartbeat(self) -> bool:
@@ -45,12 +45,12 @@ class ClassicMember(Consumer):
         try:
             goes_on = await super()._heartbeat()
         except Rejoin:
-            self._ownership.ended(self._told)
+            self._ownership.ended(self._owner)
             raise
         if goes_on and self._is_newest(self._coordinator, self.group):
-            self._ownership.confirmed(self._told, sent_ms)
+            self._ownership.confirmed(self._owner, sent_ms)
         return goes_on
 
     async def _leave(self) -> None:
-        self._ownership.ended(self._told)
+        self._ownership.ended(self._owner)
         await super()._leave()

@@ -19,8 +19,8 @@ from kraft_node.testing.groups.stability import coordinating, unstable
 from kraft_node.testing.lost_appends import AppendRefusals
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.auditor import Auditor
-from kraft_node.testing.workloads.operator import Operator
 from kraft_node.testing.workloads.producer import WorkloadProducer
+from kraft_node.testing.workloads.reassignments import ReassignmentOperator
 from kraft_node.testing.workloads.voters import VotersOperator
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class GroupScenario(ClusterScenario):
         if rng.random() < MIXED_SHARE:
             self._join_group("mixed", rng, classic=rng.randint(1, 2))
         if rng.random() < 0.4:
-            self.operators.append(Operator(cluster, "o0", [*self.partitions, (OFFSETS, 0)]))
+            self.operators.append(ReassignmentOperator(cluster, "o0", [*self.partitions, (OFFSETS, 0)]))
         if cluster.dynamic:
             self.operators.append(VotersOperator(cluster, "v0"))
         for worker in self.workers:

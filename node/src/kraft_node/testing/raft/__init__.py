@@ -7,7 +7,7 @@ clocks and the faults; the same seed gives the same trace hash.
 | file | content |
 |-|-|
 | `simulation` | the event queue, the seed's decisions, chaos and then calm |
-| `replica` `replica_snapshots` | one process: a host for a core, as the driver's contract requires |
+| `replica` `replica_snapshots` `appends` | one process: a host for a core, as the driver's contract requires |
 | `driven` `driven_storage` `driven_voters` | one process with the real driver, on the same disk model |
 | `judge` | the checks of each process, after each step and at each message |
 | `storage` | the disk of one machine: log, quorum-state, snapshots; what survives |

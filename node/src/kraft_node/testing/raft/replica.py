@@ -15,26 +15,19 @@ from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.epochs import FREE_MAX
 from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
-from kraft_node.raft.membership.voter_changes import FACTS
 from kraft_node.raft.messages import FetchedBatch, FetchReply
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.roles.leader import Leader
-from kraft_node.testing.raft import judge
+from kraft_node.testing.raft import appends, judge
 from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.replica_snapshots import ReplicaSnapshots
-from kraft_node.testing.raft.storage import ModelDisk, ModelLog, make_entry
+from kraft_node.testing.raft.storage import ModelDisk, ModelLog
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kraft_node.testing.raft.simulation import Simulation
 
 BATCHES_A_FETCH: Final = 4
-LEADER_CHANGE: Final = 0
-"""The value of a LeaderChange record; proposals count from 1."""
-VERSION_STATED: Final = -1
-"""The value of a KRaftVersionRecord."""
-VOTERS_STATED: Final = -10
-"""The value of a VotersRecord without voters; lower values encode voters."""
 
 
 class DiskFailed(OSError):  # noqa: N818 - a fact
@@ -117,6 +110,7 @@ class Replica:
 
     @property
     def key(self) -> ReplicaKey:
+        """The id with the id of the current disk."""
         return ReplicaKey(self.id, self.directory)
 
     @property
@@ -324,64 +318,19 @@ class Replica:
         self.step(events.QuorumStateWritten(state))
 
     def append(self, batch: do.LogAppend) -> None:
+        """Append a batch of any kind to the disk, and let the laws judge it."""
         self.check_disk()
-        _APPEND[type(batch)](self, batch)
-
-    def _append_leader_change(self, effect: do.AppendLeaderChange) -> None:
-        sim = self.sim
-        assert self.node is not None
-        self.leading_since_ms = self.local_us() // 1000
-        for key in effect.granting:
-            if key.id == self.id:
-                sim.laws.voted(self, effect.epoch, self.id)
-        sim.laws.elected(self, effect.epoch, effect.granting, self.node.voters)
-        values = [LEADER_CHANGE] * (1 if effect.stated is None else 1 + FACTS)
-        self._append_entry(effect.offset, effect.epoch, values, effect.stated)
-
-    def _append_voters(self, effect: do.AppendVoters) -> None:
-        self.leading_since_ms = self.local_us() // 1000
-        self.sim.note(f"{self.id} writes the voters {effect.voters.ids} at {effect.offset}")
-        require(
-            all(voter.key.directory != ZERO_UUID for voter in effect.voters),
-            "voters in the log are named with their directories",
-            f"{self.id} at {effect.offset}",
-        )
-        values = [VOTERS_STATED - len(effect.voters)]
-        if effect.kraft_version is not None:
-            self.sim.laws.upgrades += 1
-            values.insert(0, VERSION_STATED)
-        self._append_entry(effect.offset, effect.epoch, values, effect.voters)
-
-    def _append_entry(self, offset: int, epoch: int, values: list[int], voters: VoterSet | None = None) -> None:
-        log = self.disk.log
-        require(offset == log.end, "core and disk agree on the log's end", f"{self.id}: {offset}, {log.end}")
-        entry = make_entry(offset, epoch, values, log.last_chain, voters)
-        self.voters_moved |= voters is not None
-        self.disk.append(entry)
-        self.sim.laws.appended(self, entry)
-
-    def _append_records(self, effect: do.Append) -> None:
-        require(
-            self.sim.laws.leaders.get(effect.epoch) == self.id,
-            "only the leader of an epoch writes records of it",
-            f"{self.id} in {effect.epoch}",
-        )
-        self._append_entry(effect.offset, effect.epoch, [int(value) for value in effect.records])
-
-    def _append_fetched(self, effect: do.AppendFetched) -> None:
-        for entry in effect.records:
-            require(entry.base == self.disk.log.end, "fetched records continue at the log's end", f"{self.id}")
-            self.disk.append(entry)
-            self.voters_moved |= entry.voters is not None
-            self.sim.laws.appended(self, entry)
+        appends.APPEND[type(batch)](self, batch)
 
     def truncate(self, offset: int) -> None:
+        """Truncate the log to `offset`, after the laws have checked that no committed record is lost."""
         self.check_disk()
         self.sim.laws.truncated(self, offset)
         self.voters_moved = self.sim.is_dynamic or self.sim.is_upgradable
         self.disk.truncate(offset)
 
     def flush(self, offset: int) -> None:
+        """Make the entries that are pending now durable after an I/O time, then report `offset` to the core."""
         self.later(self.io_us(), self._flushed, offset, len(self.disk.pending), self.disk)
 
     def _flushed(self, offset: int, count: int, disk: ModelDisk) -> None:
@@ -395,15 +344,19 @@ class Replica:
     # Messages.
 
     def write_part(self, part: do.SnapshotPart) -> None:
+        """Store a part of a fetched snapshot."""
         self.snapshots.write_part(part)
 
     def finish_snapshot(self, snapshot: SnapshotId) -> None:
+        """Complete a fetched snapshot."""
         self.snapshots.finish(snapshot)
 
     def remove_snapshots(self, snapshots: tuple[SnapshotId, ...]) -> None:
+        """Remove snapshots from the disk."""
         self.disk.remove_snapshots(snapshots)
 
     def send(self, message: do.Message) -> None:
+        """Send a request or an answer, or read the log for an answer."""
         _SEND[type(message)](self, message)
 
     def _ask(self, effect: do.Send) -> None:
@@ -415,6 +368,7 @@ class Replica:
         self.answer(effect.token, effect.reply)
 
     def answer(self, token: Any, reply: Any) -> None:
+        """Answer a request, after the laws have judged the answer."""
         judge.words(self)
         judge.vote(self, token, reply)
         self.tokens.pop(token, None)
@@ -432,6 +386,7 @@ class Replica:
     # Notifications from the core.
 
     def committed(self, offset: int) -> None:
+        """Note the new high watermark. Checks promises, and begins a snapshot if the log has grown enough."""
         node = self.node
         assert node is not None
         self.sim.laws.advanced(self, offset, node.voters if self.sim.laws.leaders.get(node.epoch) == self.id else None)
@@ -441,6 +396,7 @@ class Replica:
             self.later(0, self.snapshots.begin, offset)
 
     def became_leader(self, epoch: int) -> None:
+        """Note that the leadership of the epoch is announced."""
         require(self.sim.laws.leaders.get(epoch) == self.id, "one leader per epoch", f"{self.id}")
         self.announced_epoch = epoch
 
@@ -450,6 +406,7 @@ class Replica:
             self.sim.laws.kept(self, *self.promised.popleft(), end)
 
     def lost_leadership(self, epoch: int) -> None:
+        """Note that the leadership has ended. Its promises no longer bind."""
         require(self.announced_epoch == epoch, "only an announced epoch is revoked", f"{self.id}")
         self.announced_epoch = -1
         self.promised.clear()
@@ -464,6 +421,7 @@ class Replica:
         """Ignored: the laws do not need it."""
 
     def set_timer(self, at_ms: int | None) -> None:
+        """Replace the timer: a tick follows at `at_ms` of local time, or none if None."""
         self.timer += 1
         if at_ms is not None:
             delay = (at_ms * 1000 - self.local_us()) * 1000 // self.rate + 1
@@ -484,12 +442,6 @@ class Replica:
             self.start()
 
 
-_APPEND: Final[dict[type, Callable[[Replica, Any], None]]] = {
-    do.AppendLeaderChange: Replica._append_leader_change,
-    do.Append: Replica._append_records,
-    do.AppendVoters: Replica._append_voters,
-    do.AppendFetched: Replica._append_fetched,
-}
 _SEND: Final[dict[type, Callable[[Replica, Any], None]]] = {
     do.Send: Replica._ask,
     do.Respond: Replica._respond,

@@ -84,7 +84,8 @@ class Wire:
             self.frames.append(bytes(self._got[frames.LENGTH_SIZE : end]))
             del self._got[:end]
 
-    def drained(self) -> None: ...
+    def drained(self) -> None:
+        """Does nothing: an intruder never waits before it sends."""
 
     def connection_lost(self, error: OSError | None) -> None:  # noqa: ARG002
         """Note the end; the reason does not matter to an intruder."""

@@ -30,7 +30,7 @@ from kraft_node.testing.transactions.reading import (
 from kraft_node.testing.transactions.versions import TransactionVersionOperator
 from kraft_node.testing.transactions.writer import PlainWriter, TransactionWriter
 from kraft_node.testing.workloads.consumer import fetch_committed
-from kraft_node.testing.workloads.operator import Operator
+from kraft_node.testing.workloads.reassignments import ReassignmentOperator
 from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
 from kraft_node.testing.workloads.voters import VotersOperator
 from kraft_protocol.records.batch import iter_headers, iter_records
@@ -139,7 +139,7 @@ class TransactionScenario(ClusterScenario):
         if rng.random() < CHANGED_SHARE:
             self.operators.append(TransactionVersionOperator(cluster, "v1", random.Random(f"changes of {world.seed}")))
         if rng.random() < 0.4:
-            self.operators.append(Operator(cluster, "o0", [*self.partitions, (STATE, 0), (OFFSETS, 0)]))
+            self.operators.append(ReassignmentOperator(cluster, "o0", [*self.partitions, (STATE, 0), (OFFSETS, 0)]))
         if cluster.dynamic:
             self.operators.append(VotersOperator(cluster, "v0"))
         for worker in self.workers:

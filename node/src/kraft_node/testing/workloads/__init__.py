@@ -9,7 +9,7 @@ the run at once (`Surprise`).
 - `producer`  plain (acks 0, 1, all; sends once) and idempotent (retries in order, several batches under way)
 - `consumer`  a member of a classic group: joins, fetches (with and without fetch session), commits
 - `admin`     creates, deletes and looks up topics; writes to the topics that it created
-- `operator`  moves replicas and leaders
+- `reassignments`  moves replicas and leaders
 - `voters`    changes the voters of the quorum
 - `features`  changes metadata.version and eligible leader replicas
 - `auditor`   reads everything in the end

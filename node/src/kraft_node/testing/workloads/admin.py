@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CREATE_VERSION, DELETE_VERSION, PRODUCE_VERSION = 7, 6, 13
 
-TOLD: Final = {
+RESULTS: Final = {
     ("create", ErrorCode.NONE): CREATED,
     ("create", ErrorCode.TOPIC_ALREADY_EXISTS): EXISTS,
     ("delete", ErrorCode.NONE): DELETED,
@@ -87,7 +87,7 @@ class Admin:
     async def _create(self, topic: str, partitions: int) -> None:
         called = self._called()
         answer = await self._ask_create(topic, partitions, {})
-        self._told("create", topic, called, None if answer is None else answer.error_code, partitions)
+        self._record("create", topic, called, None if answer is None else answer.error_code, partitions)
         if answer is not None and answer.error_code == ErrorCode.NONE:
             await self._write_first(topic, answer.topic_id)
 
@@ -98,7 +98,7 @@ class Admin:
         code = None if answer is None else answer.responses[0].error_code
         if code is not None:
             self.session.note(f"delete {topic}: {ErrorCode(code).name}")
-        self._told("delete", topic, called, code)
+        self._record("delete", topic, called, code)
 
     async def look_up(self, topic: str, *, settled: bool = False) -> bool:
         """Request whether the topic exists. Returns whether there was an answer. `settled`: all brokers have all
@@ -123,8 +123,8 @@ class Admin:
     def _called(self) -> float:
         return self.session.world.now_ms
 
-    def _told(self, action: str, topic: str, called: float, code: int | None, argument: Any = None) -> None:
-        result = None if code is None else TOLD.get((action, ErrorCode(code)))
+    def _record(self, action: str, topic: str, called: float, code: int | None, argument: Any = None) -> None:
+        result = None if code is None else RESULTS.get((action, ErrorCode(code)))
         if code is not None and result is None:
             self.session.expect(
                 code, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -95,32 +95,7 @@ class PartitionReader:
         if own is not None and own.epoch != SESSION_FULL:
             named = {partition: row for partition, row in rows.items() if own.known.get(partition) != row}
             forgotten = [partition for partition in own.known if partition not in wanted]
-        request = m.FetchRequest(
-            replica_id=-1,
-            max_wait_ms=max_wait_ms,
-            min_bytes=1,
-            max_bytes=max_bytes,
-            isolation_level=self.isolation_level,
-            session_id=0 if own is None else own.id,
-            session_epoch=NO_SESSION if own is None else own.epoch,
-            topics=[
-                m.FetchRequest.FetchTopic(
-                    topic=topic,
-                    partitions=[
-                        m.FetchRequest.FetchPartition(
-                            partition=index,
-                            fetch_offset=at,
-                            current_leader_epoch=epoch,
-                            partition_max_bytes=max_bytes,
-                        )
-                    ],
-                )
-                for (topic, index), (at, epoch) in named.items()
-            ],
-            forgotten_topics_data=[
-                m.FetchRequest.ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forgotten
-            ],
-        )
+        request = self._fetch_request(own, named, forgotten, max_wait_ms, max_bytes)
         asked_in = self._checker.now()
         asked = self._session.request(leader, ApiKey.FETCH, FETCH_VERSION, request)
         if self._session.world.rng.random() < BEHIND_SHARE:
@@ -146,6 +121,42 @@ class PartitionReader:
             own.id, own.epoch = answer.session_id, own.epoch + 1 if answer.session_id else SESSION_FULL
             own.known = rows
         self._take_all(answer, {partition: epoch for partition, (_, epoch) in rows.items()}, asked_in, leader)
+
+    def _fetch_request(
+        self,
+        own: _FetchSession | None,
+        named: Mapping[tuple[str, int], tuple[int, int]],
+        forgotten: list[tuple[str, int]],
+        max_wait_ms: int,
+        max_bytes: int,
+    ) -> m.FetchRequest:
+        """A request for `named` partitions, with their offsets and leader epochs."""
+        return m.FetchRequest(
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            isolation_level=self.isolation_level,
+            session_id=0 if own is None else own.id,
+            session_epoch=NO_SESSION if own is None else own.epoch,
+            topics=[
+                m.FetchRequest.FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        m.FetchRequest.FetchPartition(
+                            partition=index,
+                            fetch_offset=at,
+                            current_leader_epoch=epoch,
+                            partition_max_bytes=max_bytes,
+                        )
+                    ],
+                )
+                for (topic, index), (at, epoch) in named.items()
+            ],
+            forgotten_topics_data=[
+                m.FetchRequest.ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forgotten
+            ],
+        )
 
     def _take_all(self, answer: Any, leader_epochs: Mapping[tuple[str, int], int], asked: int, leader: int) -> None:
         for topic in answer.responses:

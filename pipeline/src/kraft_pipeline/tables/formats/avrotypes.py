@@ -57,7 +57,7 @@ class NoColumnError(Exception):
     """Values of this schema cannot become columns; the message names the field and the reason."""
 
 
-class Written(NamedTuple):
+class AvroSchema(NamedTuple):
     """A schema with which values were written, or to which they are resolved."""
 
     parsed: Any
@@ -69,7 +69,7 @@ class Written(NamedTuple):
     """How to read all values at once; None if this is impossible."""
 
 
-def written(found: Registered, *, connect: bool = False) -> Written:
+def written(found: Registered, *, connect: bool = False) -> AvroSchema:
     """Convert a schema; with `connect`, by the types of Kafka Connect. Raises NoColumnError."""
     names: dict[str, Any] = {}
     reading: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def written(found: Registered, *, connect: bool = False) -> Written:
         raise NoColumnError("the schema is not a record")
     types = _Types(names, connect=connect)
     plain, column = types.of(whole, "", ())
-    return Written(parsed, plain, pa.schema(list(column)), flat(parsed, plain))
+    return AvroSchema(parsed, plain, pa.schema(list(column)), flat(parsed, plain))
 
 
 def _stripped(schema: Any) -> Any:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kraft_pipeline.codec.varints import Bytes, Ints
 from kraft_pipeline.tables.errors import Bad, RecordError
 from kraft_pipeline.tables.formats import avrocolumns
-from kraft_pipeline.tables.formats.avrotypes import NoColumnError, Written, written
+from kraft_pipeline.tables.formats.avrotypes import AvroSchema, NoColumnError, written
 from kraft_pipeline.tables.formats.byschema import NO_ID, PREFIX_BYTES, BySchema, Reading, Way, ids_of
 from kraft_pipeline.tables.formats.jsonvalues import Parsed
 from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
@@ -30,11 +30,11 @@ from kraft_pipeline.tables.specs.table_spec import SpecError, ValueSpec
 class AvroWay(NamedTuple):
     """Reads values of a schema: as they were written, or resolved to `reader`."""
 
-    writer: Written
-    reader: Written | None
+    writer: AvroSchema
+    reader: AvroSchema | None
 
     @property
-    def target(self) -> Written:
+    def target(self) -> AvroSchema:
         """The schema to which values are resolved."""
         return self.reader or self.writer
 
@@ -102,7 +102,7 @@ class AvroParser(BySchema):
         return way
 
 
-def given(spec: ValueSpec, *, connect: bool = False) -> Written | None:
+def given(spec: ValueSpec, *, connect: bool = False) -> AvroSchema | None:
     """The schema in the spec, or None. Raises SpecError."""
     if not spec.avro:
         return None
@@ -206,7 +206,7 @@ def _ends_early(payload: memoryview, writer: Any, reader: Any) -> bool:
     return False
 
 
-def _columns(rows: list[Any], target: Written, fields: pa.Schema) -> pa.Table:
+def _columns(rows: list[Any], target: AvroSchema, fields: pa.Schema) -> pa.Table:
     found = pa.array(rows, target.plain)
     table = pa.Table.from_arrays(found.flatten(), schema=pa.schema(list(target.plain)))
     return aligned(aligned(table, target.columns), fields)

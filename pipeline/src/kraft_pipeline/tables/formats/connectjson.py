@@ -20,7 +20,8 @@ from kraft_pipeline.codec.varints import Ints
 from kraft_pipeline.tables.errors import Bad, RecordError
 from kraft_pipeline.tables.formats import connecttypes, debezium
 from kraft_pipeline.tables.formats.byschema import BySchema, OneByOne, Way, joined
-from kraft_pipeline.tables.formats.connecttypes import Column, NoConnectError
+from kraft_pipeline.tables.formats.column import Column
+from kraft_pipeline.tables.formats.connecttypes import NoConnectError
 from kraft_pipeline.tables.formats.jsonvalues import JsonParser, Parsed
 from kraft_pipeline.tables.formats.valuespec import ValueSpec
 

@@ -10,10 +10,11 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
+from kraft_pipeline.tables.formats.column import Column
 from kraft_pipeline.tables.schemas import DEPTH_MAX
 from kraft_pipeline.tables.specs.instants import instant
 
@@ -37,16 +38,6 @@ _INTEGERS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 class NoConnectError(Exception):
     """The schema is not one of Connect's, or has no columns; the message names the field and the reason."""
-
-
-class Column(NamedTuple):
-    """A type, and a function that converts a JSON value to a value that Arrow accepts.
-
-    It raises TypeError and ValueError.
-    """
-
-    kind: pa.DataType
-    read: Callable[[Any], Any]
 
 
 def column(schema: Any, path: str = "", depth: int = 0) -> Column:

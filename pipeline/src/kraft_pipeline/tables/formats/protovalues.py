@@ -8,8 +8,7 @@ Unsigned numbers become long; a number above 2^63 - 1 makes the record a dead le
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from kraft_pipeline.codec.varints import Ints
 from kraft_pipeline.tables.formats.byschema import NO_ID, PREFIX_BYTES, BySchema, OneByOne, Way, ids_of
+from kraft_pipeline.tables.formats.column import Column
 from kraft_pipeline.tables.formats.jsonvalues import Parsed
 from kraft_pipeline.tables.formats.protofiles import Files, NoMessageError
 from kraft_pipeline.tables.formats.registry import Registry, UnknownSchemaError
@@ -45,13 +45,6 @@ WRAPPERS: Final = frozenset(
 )
 
 Path = tuple[int, ...]
-
-
-class Column(NamedTuple):
-    """A type, and a function that converts a protobuf value to a value that Arrow accepts. It raises ValueError."""
-
-    kind: pa.DataType
-    read: Callable[[Any], Any]
 
 
 class ProtoParser(BySchema):

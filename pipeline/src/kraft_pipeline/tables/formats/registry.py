@@ -15,7 +15,7 @@ from urllib.request import Request
 from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats.credentials import Credentials, tls_of
 from kraft_pipeline.tables.formats.valuespec import Access, ValueSpec
-from kraft_protocol.client.cluster import Patience
+from kraft_protocol.client.cluster import RetryBudget
 from kraft_protocol.client.redirects import opened, origin
 
 REQUEST_S: Final = 10.0
@@ -136,7 +136,7 @@ class Registry:
 
     def _ask(self, path: str, what: str) -> dict[str, Any]:
         """The answer of the first address that has the requested object. A replica may lag behind the others."""
-        patience = Patience(f"schema registry: {what}", self._retry_s)
+        budget = RetryBudget(f"schema registry: {what}", self._retry_s)
         while True:
             error: Exception | None = None
             unknown: UnknownSchemaError = AbsentSchemaError(f"{what}: no address is given")
@@ -149,7 +149,7 @@ class Registry:
                     error = e
             if error is None:
                 raise unknown
-            patience.failed(error)
+            budget.failed(error)
 
     def _answer(self, url: str, what: str) -> dict[str, Any]:
         try:

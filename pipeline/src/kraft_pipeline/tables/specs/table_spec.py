@@ -164,17 +164,8 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         raise SpecError(f"apiVersion and kind must be {API_VERSION} and {KIND}")
     meta, spec = top.section("metadata"), top.section("spec")
     top.get("status")
-    name = meta.text("name")
-    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
-        raise SpecError(f"metadata.name: {name!r} is not a valid resource name")
-    if len(name) > NAME_MAX:
-        raise SpecError(f"metadata.name: {name!r} has more than {NAME_MAX} characters")
-    for field_of_operators in OPERATORS:
-        spec.get(field_of_operators)
-    if spec.get("clusterRef") and not spec.get("bootstrapServers"):
-        raise SpecError("spec.clusterRef: only the operator knows clusters by name; give bootstrapServers here")
-    if spec.get("routes"):
-        raise SpecError("spec.routes: there are several tables; a single table is needed")
+    name = _name(meta)
+    _check_fields_of_operators(spec)
     topics, value, key, headers, security = map(spec.section, ("topics", "value", "key", "headers", "security"))
     table, commit = spec.section("table"), spec.section("commit")
     letters, care, engine = spec.section("deadLetter"), spec.section("maintenance"), spec.section("engine")
@@ -222,6 +213,26 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
     for section in (topics, value, key, headers, table, commit, letters, care, engine, security, spec, top):
         section.done()
     return found
+
+
+def _name(metadata: Section) -> str:
+    """The name of the resource."""
+    name = metadata.text("name")
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", name):
+        raise SpecError(f"metadata.name: {name!r} is not a valid resource name")
+    if len(name) > NAME_MAX:
+        raise SpecError(f"metadata.name: {name!r} has more than {NAME_MAX} characters")
+    return name
+
+
+def _check_fields_of_operators(spec: Section) -> None:
+    """Ignore fields that only the operator needs, and refuse those that only it can resolve."""
+    for name in OPERATORS:
+        spec.get(name)
+    if spec.get("clusterRef") and not spec.get("bootstrapServers"):
+        raise SpecError("spec.clusterRef: only the operator knows clusters by name; give bootstrapServers here")
+    if spec.get("routes"):
+        raise SpecError("spec.routes: there are several tables; a single table is needed")
 
 
 def read_engine(given: Section, modes: tuple[str, ...] = ENGINES) -> EngineSpec:

@@ -24,7 +24,7 @@ SURROGATES: Final = range(0xD800, 0xE000)
 """Code points that no text can have."""
 
 
-class Encoded(NamedTuple):
+class EncodedFile(NamedTuple):
     """A data file and its statistics.
 
     Bounds are numbers, booleans, texts, bytes, decimals, and times as microseconds or days since 1970.
@@ -48,7 +48,7 @@ def parquet(rows: pa.Table, *, group: int | None = None) -> pa.Buffer:
     return out.getvalue()
 
 
-def encoded(rows: pa.Table, keys: Sequence[str] = ()) -> Encoded:
+def encoded(rows: pa.Table, keys: Sequence[str] = ()) -> EncodedFile:
     """Encode rows as Parquet, with statistics of the `keys` and of the first STATISTICS columns that are not nested."""
     minima, maxima, nulls = dict[str, Any](), dict[str, Any](), dict[str, int]()
     data = parquet(rows)
@@ -63,7 +63,7 @@ def encoded(rows: pa.Table, keys: Sequence[str] = ()) -> Encoded:
         least, most = _shortened(*written[name]) if name in written else _bounds(column)
         if most is not None:
             minima[name], maxima[name] = least, most
-    return Encoded(data, rows.num_rows, minima, maxima, nulls)
+    return EncodedFile(data, rows.num_rows, minima, maxima, nulls)
 
 
 def _texts_of(data: pa.Buffer) -> dict[str, tuple[Any, Any]]:

@@ -32,7 +32,7 @@ Partitions = OffsetFetchResponse.OffsetFetchResponsePartitions
 Topics = OffsetFetchResponse.OffsetFetchResponseTopics
 
 
-class WantedTopic(NamedTuple):
+class RequestedTopic(NamedTuple):
     """Partitions of one topic in a client's request; the id is zero if the request has a name."""
 
     name: str
@@ -142,7 +142,7 @@ def metadata_too_large(metadata: str | None, limit: int) -> bool:
     return units > limit
 
 
-def fetch(shard: Shard, group_id: str, wanted: list[WantedTopic] | None, *, require_stable: bool) -> list[Topics]:
+def fetch(shard: Shard, group_id: str, wanted: list[RequestedTopic] | None, *, require_stable: bool) -> list[Topics]:
     """The requested committed offsets, or all if `wanted` is None; -1 without a committed offset.
 
     With `require_stable` a partition in an open transaction gives UNSTABLE_OFFSET_COMMIT, so that the client retries
@@ -151,7 +151,7 @@ def fetch(shard: Shard, group_id: str, wanted: list[WantedTopic] | None, *, requ
     table = shard.offsets
     offsets: TopicOffsets = table.all_committed(group_id) if shard.exists(group_id) else {}
     if wanted is None:
-        wanted = [WantedTopic(name, ZERO_UUID, list(partitions)) for name, partitions in offsets.items()]
+        wanted = [RequestedTopic(name, ZERO_UUID, list(partitions)) for name, partitions in offsets.items()]
     topics = []
     for topic in wanted:
         found = offsets.get(topic.name, {})

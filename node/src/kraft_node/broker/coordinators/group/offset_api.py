@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.broker.coordinators.group import commits
-from kraft_node.broker.coordinators.group.commits import WantedTopic
+from kraft_node.broker.coordinators.group.commits import RequestedTopic
 from kraft_node.broker.coordinators.group.offsets import CommittedOffset
 from kraft_node.broker.coordinators.group.records import Change, OffsetChange
 from kraft_node.broker.coordinators.runtime.failures import client_error
@@ -158,19 +158,19 @@ class OffsetApi:
         else:
             read(None)
 
-    def _wanted(self, version: int, group: FetchedGroup) -> tuple[list[WantedTopic] | None, list[commits.Topics]]:
+    def _wanted(self, version: int, group: FetchedGroup) -> tuple[list[RequestedTopic] | None, list[commits.Topics]]:
         """The topics requested by name, and the answers for unknown ids."""
         if group.topics is None:
             return None, []
-        wanted: list[WantedTopic] = []
+        wanted: list[RequestedTopic] = []
         unknown: list[commits.Topics] = []
         for topic in group.topics:
             if version < FIRST_VERSION_WITH_TOPIC_IDS:
-                wanted.append(WantedTopic(topic.name, ZERO_UUID, topic.partition_indexes))
+                wanted.append(RequestedTopic(topic.name, ZERO_UUID, topic.partition_indexes))
                 continue
             name = self._cluster.topic_name(topic.topic_id)
             if name is not None:
-                wanted.append(WantedTopic(name, topic.topic_id, topic.partition_indexes))
+                wanted.append(RequestedTopic(name, topic.topic_id, topic.partition_indexes))
                 continue
             partitions = [commits.no_offset(p, ErrorCode.UNKNOWN_TOPIC_ID) for p in topic.partition_indexes]
             unknown.append(commits.Topics(topic_id=topic.topic_id, partitions=partitions))

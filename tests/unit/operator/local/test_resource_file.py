@@ -11,7 +11,7 @@ import yaml
 
 from e2e import test_rules as server
 from kraft_local.cel import CelError, compiled
-from kraft_local.resource import API_VERSION, BadResourceError, broken_rules, parsed, values
+from kraft_local.resource_file import API_VERSION, BadResourceError, broken_rules, parsed, values
 from kraft_operator.api.cluster import KRaftClusterSpec
 
 ROOT = Path(__file__).parents[4]

@@ -17,7 +17,7 @@ REASSIGN, ELECT = 0, 2
 REPLICAS_MIN = 2
 
 
-class Operator:
+class ReassignmentOperator:
     """Judges nothing: requests may fail for many good reasons."""
 
     def __init__(self, cluster: SimCluster, name: str, partitions: Sequence[tuple[str, int]]) -> None:
