@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import time
 
 import pytest
 
@@ -101,3 +103,18 @@ def test_a_value_without_a_known_state_is_refused_at_once(value: bytes) -> None:
 def test_a_key_of_another_type_is_told() -> None:
     with pytest.raises(UnknownRecordTypeError):
         loaded(b"\0\x05abc", None)
+
+
+def test_open_transactions_cost_the_same_however_many_were_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = encode_values(OPEN, 2)
+    monkeypatch.setattr(ids, "decode_values", lambda _: OPEN)
+    known = TransactionalIds()
+    for number in range(50_000):
+        known.load(ids.Loaded(encode_name(str(number)), value, rests=False))
+    steps, seconds = known.read_unfinished(), []
+    for _ in range(100):
+        begun = time.process_time()
+        assert sum(1 for _ in itertools.islice(steps, 500)) == 500
+        seconds.append(time.process_time() - begun)
+    assert next(steps, "all are read") == "all are read"
+    assert min(seconds[-20:]) < 4 * min(seconds[:20])

@@ -79,14 +79,14 @@ class TransactionalIds:
     def read_unfinished(self) -> Iterator[None]:
         """Read the loaded ids that are in a transaction, one a step. Raises ValueError for damage."""
         while self._unfinished:
-            self._read(next(reversed(self._unfinished)))
+            # `next(reversed(...))` would search behind all ids that were read before.
+            self._read(self._unfinished.popitem()[0])
             yield
 
     def _read(self, key: bytes) -> Transaction:
         name = name_in(key)
         transaction = Transaction(name, decode_values(self._stored[key]))
         del self._stored[key]
-        self._unfinished.pop(key, None)
         self._known[name] = transaction
         return transaction
 
