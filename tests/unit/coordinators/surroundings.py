@@ -132,7 +132,9 @@ class Logs:
             out += batch
         return out
 
-    def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
+    def when_committed(
+        self, partition: int, offset: int, done: Callable[[], None], _closed: Callable[[], None]
+    ) -> None:
         if self.marks.get(partition, 0) >= offset:
             done()
         else:

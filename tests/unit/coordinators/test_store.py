@@ -1,5 +1,7 @@
 """The coordinator's view of the broker: a partition's log, and the topics of the image."""
 
+from functools import partial
+
 import pytest
 
 from kraft_node.broker.coordinators.store import ImageView, ReplicaStore
@@ -70,13 +72,14 @@ def test_commits_are_reported_once_and_lost_leadership_is_no_commit():
     replicas = Replicas()
     store = ReplicaStore(replicas, OFFSETS)
     reported = []
-    store.when_committed(0, 7, lambda: reported.append("at once"))
-    store.when_committed(0, 8, lambda: reported.append("later"))
-    store.when_committed(0, 9, lambda: reported.append("never"))
-    assert reported == ["at once"]
+    for offset in (7, 8, 9, 10):
+        store.when_committed(0, offset, partial(reported.append, offset), partial(reported.append, "closed"))
+    assert reported == [7]
     replicas.partition.waiting[0](ErrorCode.NONE)
     replicas.partition.waiting[1](ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert reported == ["at once", "later"]
+    assert reported == [7, 8]
+    replicas.partition.waiting[2](ErrorCode.KAFKA_STORAGE_ERROR)
+    assert reported == [7, 8, "closed"]
     assert (store.start_offset(0), store.end_offset(0), store.high_watermark(0)) == (3, 9, 7)
 
 

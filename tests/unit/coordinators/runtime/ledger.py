@@ -162,14 +162,16 @@ class BrokerLog:
         self.fail: ErrorCode | None = None
         self.fail_append: ErrorCode | None = None
         """Like `fail`, but `room` does not notice."""
-        self.waiting: list[tuple[int, Callable[[], None]]] = []
+        self.fail_late: ErrorCode | None = None
+        """Like `fail`, but the log has the records nevertheless."""
+        self.waiting: list[tuple[int, Callable[[], None], Callable[[], None]]] = []
 
     def decoded(self) -> list[tuple[Any, bytes]]:
         return [(next(iter(iter_headers(batch))), batch) for batch in self.batches]
 
     def committed_to(self, offset: int) -> None:
         self.high_watermark_ = max(self.high_watermark_, offset)
-        due = [done for end, done in self.waiting if end <= offset]
+        due = [done for end, done, _ in self.waiting if end <= offset]
         self.waiting = [one for one in self.waiting if one[0] > offset]
         for done in due:
             done()
@@ -236,6 +238,8 @@ class BrokerLog:
         (header,) = iter_headers(batch)
         self.batches.append(batch)
         self.end = base + header.last_offset_delta + 1
+        if self.fail_late is not None:
+            raise KafkaError(self.fail_late, "as the test wants it")
         if self.replicas.leader == self.broker and len(self.replicas.logs) == 1:
             self.committed_to(self.end)
         return base
@@ -263,12 +267,20 @@ class BrokerLog:
             out += batch
         return out
 
-    def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
+    def when_committed(
+        self, partition: int, offset: int, done: Callable[[], None], closed: Callable[[], None]
+    ) -> None:
         self._check()
         if self.high_watermark_ >= offset:
             done()
         else:
-            self.waiting.append((offset, done))
+            self.waiting.append((offset, done, closed))
+
+    def open_again(self) -> None:
+        """Close the log and open it again: it stays as it is, and nobody waits for it."""
+        waiting, self.waiting = self.waiting, []
+        for _, _, closed in waiting:
+            closed()
 
 
 class Answers(list[Any]):

@@ -202,3 +202,34 @@ def test_waiting_requests_are_refused_on_resignation() -> None:
     first.runtime.shutdown()
     assert first.answers == [ErrorCode.NOT_COORDINATOR] * 3
     assert first.latest.events[-1] == "unloaded"
+
+
+def test_a_log_that_is_opened_again_is_loaded_again_and_waited_for() -> None:
+    replicas, first, _, _ = three()
+    first.put(("a", 1))
+    first.log.open_again()
+    assert first.answers == [ErrorCode.NOT_COORDINATOR]
+    first.settle()
+    assert first.ledger.numbers == {"a": 1}
+    first.put(("b", 2))
+    replicas.replicate()
+    assert first.answers[1:] == ["ok"]
+
+
+def test_records_that_a_failed_append_has_left_in_the_log_are_loaded() -> None:
+    replicas, first, _, _ = three()
+    producer = TransactionalProducer(9, 0)
+    first.put(("a", 1), producer=producer)
+    first.log.fail_late = ErrorCode.KAFKA_STORAGE_ERROR
+    first.put(("b", 2))
+    assert first.answers == [ErrorCode.NOT_COORDINATOR] * 2
+    first.settle()
+    assert first.ledger.state == ({"b": 2}, {9: {"a": 1}})
+    first.shard.end_transaction(producer, first.answers, commit=True, coordinator_epoch=0)
+    first.settle()
+    assert first.ledger.state == ({"a": 1, "b": 2}, {})
+    first.log.fail_late = None
+    replicas.replicate()
+    first.put(("c", 3))
+    replicas.replicate()
+    assert first.answers[3:] == ["ok"]

@@ -85,7 +85,6 @@ def test_operation_that_raises_writes_nothing() -> None:
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
-        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
     ],
 )
 def test_refused_append_leaves_the_state_untouched(linger_ms: int, code: ErrorCode, shown: ErrorCode) -> None:

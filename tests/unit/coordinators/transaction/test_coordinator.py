@@ -281,9 +281,7 @@ def test_a_loaded_id_equals_the_stored_id(world: World) -> None:
     assert world.transaction().values == before._replace(last_epoch=-1)
 
 
-@pytest.mark.parametrize(
-    "code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.MESSAGE_TOO_LARGE]
-)
+@pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE])
 def test_a_complete_record_is_written_until_it_is_stored(world: World, code: ErrorCode) -> None:
     producer = open_transaction(world)
     world.end(producer, commit=True, version=4)
@@ -297,6 +295,29 @@ def test_a_complete_record_is_written_until_it_is_stored(world: World, code: Err
     world.time.advance(2_000)
     assert world.coordinator.waiting_completions == 0
     assert world.end(producer, commit=True, version=4) == NONE
+
+
+def test_an_ending_is_resumed_by_a_load_if_the_log_may_have_its_complete_record(world: World) -> None:
+    producer = open_transaction(world)
+    world.end(producer, commit=True, version=4)
+    world.time.advance()
+    world.logs.fail = ErrorCode.KAFKA_STORAGE_ERROR
+    world.links[1].answer()
+    world.logs.fail = None
+    world.time.advance()
+    assert world.coordinator.waiting_completions == 0
+    world.links[1].answer()
+    assert world.end(producer, commit=True, version=4) == NONE
+
+
+def test_completions_of_a_partition_that_moves_away_no_longer_wait(world: World) -> None:
+    world.end(open_transaction(world), commit=True, version=4)
+    world.time.advance()
+    world.logs.fail = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.links[1].answer()
+    assert world.coordinator.waiting_completions == 1
+    world.coordinator.on_resign(0)
+    assert world.coordinator.waiting_completions == 0
 
 
 # -- time

@@ -38,7 +38,8 @@ COMPRESSION_NONE: Final = 0
 FIRST_SEQUENCE: Final = 0
 """The sequence number of every transactional batch of a coordinator, as in Apache Kafka."""
 _REPLICATED: Final = frozenset((ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
-"""The high watermark has passed the records. With other codes leadership is lost, and the shard gets a resignation."""
+"""The high watermark has passed the records. With other codes, except KAFKA_STORAGE_ERROR, leadership is lost, and the
+shard gets a resignation."""
 
 
 class ReplicaStore:
@@ -135,7 +136,9 @@ class ReplicaStore:
         data = found if isinstance(found, bytes | bytearray | memoryview) else found.read()
         return whole_batches(data, with_junk=True)
 
-    def when_committed(self, partition: int, offset: int, done: Callable[[], None]) -> None:
+    def when_committed(
+        self, partition: int, offset: int, done: Callable[[], None], closed: Callable[[], None]
+    ) -> None:
         """Wait as acks=all; `done` is called before this returns if the offset is committed."""
         leader = self._leader(partition)
         if leader.is_replicated(offset):
@@ -145,6 +148,8 @@ class ReplicaStore:
         def settled(code: ErrorCode) -> None:
             if code in _REPLICATED:
                 done()
+            elif code == ErrorCode.KAFKA_STORAGE_ERROR:
+                closed()
 
         leader.when_replicated(offset, settled)
 

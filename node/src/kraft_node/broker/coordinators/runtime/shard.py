@@ -211,15 +211,11 @@ class RuntimeShard(Generic[MachineT]):
         if not self._append_batch():
             done(_away(self))
             return False
-        self._appending = True
-        try:
-            base = self.store.append(self.partition, self.epoch, encoded, self.clock.wall_ms(), planned.producer)
-        except KafkaError as error:
-            self._appending = False
-            done(error)
-            self._settle()
+        now_ms, producer = self.clock.wall_ms(), planned.producer
+        append = partial(self.store.append, self.partition, self.epoch, encoded, now_ms, producer)
+        base = self._append(append, done)
+        if base is None:
             return False
-        self._appending = False
         self.measures.batches += 1
         self._written_to = base + len(encoded)
         if not self._replay(base, planned):
@@ -229,6 +225,22 @@ class RuntimeShard(Generic[MachineT]):
         self._wait(done, planned.timeout_ms)
         self._settle()
         return True
+
+    def _append(self, append: Callable[[], int], done: Done) -> int | None:
+        """The offset of what `append` appends. None if it fails: then `done` was called with the error."""
+        self._appending = True
+        try:
+            return append()
+        except KafkaError as error:
+            refusal = error
+        finally:
+            self._appending = False
+        if refusal.code == ErrorCode.KAFKA_STORAGE_ERROR:  # when the log is opened again, it may have the records
+            call_each([partial(self._lost, self), partial(done, refusal)])
+        else:
+            done(refusal)
+            self._settle()
+        return None
 
     def _collect(self, planned: PlannedWrite[Any, Any], encoded: list[StoredRecord], size: int, done: Done) -> bool:
         """Replay now, and append with others."""
@@ -317,22 +329,10 @@ class RuntimeShard(Generic[MachineT]):
         if not self._append_batch():
             done(_away(self))
             return
-        self._appending = True
-        try:
-            offset = self.store.append_marker(
-                self.partition,
-                self.epoch,
-                producer,
-                self.clock.wall_ms(),
-                commit=commit,
-                coordinator_epoch=coordinator_epoch,
-            )
-        except KafkaError as error:
-            self._appending = False
-            done(error)
-            self._settle()
+        append = partial(self.store.append_marker, self.partition, self.epoch, producer, self.clock.wall_ms())
+        offset = self._append(partial(append, commit=commit, coordinator_epoch=coordinator_epoch), done)
+        if offset is None:
             return
-        self._appending = False
         self.marker_appended(offset, producer, commit=commit)
         self._wait(done, None)
         self._settle()
@@ -390,7 +390,7 @@ class RuntimeShard(Generic[MachineT]):
             return
         self._expecting = True
         next_end = self._waiting[0].end_offset if self._waiting else self._written_to
-        self.store.when_committed(self.partition, max(next_end, self._high_watermark + 1), self._committed)
+        self.store.when_committed(self.partition, max(next_end, self._high_watermark + 1), self._committed, self._closed)
 
     def _set_commit_timer(self) -> None:
         if self._commit_timer is not None:
@@ -403,6 +403,10 @@ class RuntimeShard(Generic[MachineT]):
         self._expecting = False
         if not self._appending:  # else: once the records that are being appended have been replayed
             self._settle()
+
+    def _closed(self) -> None:
+        """The log was closed, and nobody will report its commits. If it is opened again, it may end elsewhere."""
+        self._lost(self)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Everything below `high_watermark` is committed."""

@@ -94,8 +94,8 @@ class TransactionCoordinator:
         self.on_leader = self.runtime.on_leader
         self.on_resign = self.runtime.on_resign
         self.sweeper = Sweeper(self)
-        self.waiting_completions = 0
-        """Complete records that could not be appended and are tried again."""
+        self._refused: set[Ending] = set()
+        """Endings whose Complete record could not be appended and is tried again."""
         api, admin = TransactionApi(self), TransactionAdmin(self, turns)
         self.verify = api.verify
         self.handlers: dict[ApiKey, Callable[..., Any]] = {
@@ -220,11 +220,11 @@ class TransactionCoordinator:
                 transaction.commit(complete)
             elif shard.phase is Phase.ACTIVE:  # otherwise another coordinator, or the next load, resumes the ending
                 log.info("completion is written again ending=%r error=%s", ending, error)
-                self.waiting_completions += 1
+                self._refused.add(ending)
                 shard.timers.call_later(RETRY_MAX_MS, again)
 
         def again() -> None:
-            self.waiting_completions -= 1
+            self._refused.discard(ending)
             self._complete(complete, ending)
 
         store(shard, [Change(transaction.name, complete)], decided, timeout_ms=complete.timeout_ms)
@@ -254,8 +254,14 @@ class TransactionCoordinator:
 
     def _unloaded(self, machine: TransactionMachine) -> None:
         self.sender.drop(machine.shard)
+        self._refused = {ending for ending in self._refused if ending.shard is not machine.shard}
 
     # -- reading
+
+    @property
+    def waiting_completions(self) -> int:
+        """Complete records that could not be appended and are tried again."""
+        return len(self._refused)
 
     def transaction(self, name: str) -> Transaction | None:
         """The transactional id; None if it is not known.
