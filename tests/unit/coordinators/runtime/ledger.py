@@ -267,9 +267,7 @@ class BrokerLog:
             out += batch
         return out
 
-    def when_committed(
-        self, partition: int, offset: int, done: Callable[[], None], closed: Callable[[], None]
-    ) -> None:
+    def when_committed(self, partition: int, offset: int, done: Callable[[], None], closed: Callable[[], None]) -> None:
         self._check()
         if self.high_watermark_ >= offset:
             done()

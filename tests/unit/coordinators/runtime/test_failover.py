@@ -8,7 +8,7 @@ from kraft_node.broker.coordinators.runtime.machine import TransactionalProducer
 from kraft_node.broker.coordinators.runtime.shard import Phase
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch
-from tests.unit.coordinators.runtime.ledger import Broker, alone, three
+from tests.unit.coordinators.runtime.ledger import Broker, Ledger, alone, three
 
 
 def fill(broker: Broker, count: int) -> None:
@@ -233,3 +233,23 @@ def test_records_that_a_failed_append_has_left_in_the_log_are_loaded() -> None:
     first.put(("c", 3))
     replicas.replicate()
     assert first.answers[3:] == ["ok"]
+
+
+@pytest.mark.parametrize("turns", [1, 2, 4, 5])
+def test_a_load_goes_on_if_the_log_is_opened_again_meanwhile(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
+    monkeypatch.setattr(Ledger, "complete_load", lambda _: iter([None] * 1_000))
+    broker = alone()
+    fill(broker, 1_000)
+    state, epoch = broker.ledger.state, broker.log.led_epoch
+    broker.runtime.on_resign(0)
+    broker.runtime.on_leader(0, epoch)
+    for _ in range(turns):
+        assert turns_to_load(broker, 1) == 1
+    broker.log.led_epoch = -1
+    turns_to_load(broker, 10)
+    assert broker.shard.phase is Phase.LOADING
+    broker.log.led_epoch = epoch
+    broker.time.advance(50)
+    broker.settle()
+    assert broker.ledger.events[-1] == "loaded"
+    assert broker.ledger.state == state

@@ -136,9 +136,7 @@ class ReplicaStore:
         data = found if isinstance(found, bytes | bytearray | memoryview) else found.read()
         return whole_batches(data, with_junk=True)
 
-    def when_committed(
-        self, partition: int, offset: int, done: Callable[[], None], closed: Callable[[], None]
-    ) -> None:
+    def when_committed(self, partition: int, offset: int, done: Callable[[], None], closed: Callable[[], None]) -> None:
         """Wait as acks=all; `done` is called before this returns if the offset is committed."""
         leader = self._leader(partition)
         if leader.is_replicated(offset):

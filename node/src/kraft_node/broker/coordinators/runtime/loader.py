@@ -55,9 +55,10 @@ class Loader:
         try:
             steps = sum(1 for _ in islice(self._work, RECORDS_A_TURN))
         except Exception as error:  # for any exception: the partition must not seem to be loading without end
-            is_early = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if (is_early and not self._records) or is_shortage(error) or is_shortage(error.__cause__):
-                # The log is being made, or no descriptor is left. If another broker leads, the shard must resign.
+            is_closed = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if is_closed or is_shortage(error) or is_shortage(error.__cause__):
+                # The log is being made or opened again, or no descriptor is left. If another broker leads, the shard
+                # must resign.
                 self._work = self._replay()
                 self._shard.scheduler.call_later(RETRY_MS, self._turn)
             else:
@@ -85,6 +86,7 @@ class Loader:
                 break  # compaction left nothing up to the end
             self._offset = offset = next_offset
         yield from shard.machine.complete_load()
+        shard.high_watermark_moved(store.high_watermark(shard.partition))  # raises if the log was closed meanwhile
 
     def _replay_batch(self, piece: Buffer, batch: BatchHeader, start: int) -> Iterator[None]:
         machine = self._shard.machine

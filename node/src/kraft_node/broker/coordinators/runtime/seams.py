@@ -58,8 +58,6 @@ class PartitionLogs(Protocol):
         """Whole batches from the batch that holds `offset` on, at least one batch; empty at the end. Raises
         KafkaError."""
 
-    def when_committed(
-        self, partition: int, offset: int, done: Callable[[], None], closed: Callable[[], None]
-    ) -> None:
+    def when_committed(self, partition: int, offset: int, done: Callable[[], None], closed: Callable[[], None]) -> None:
         """Call `done` once when everything below `offset` is committed; never if leadership is lost before. Call
         `closed` instead if the log is closed: it is damaged, its directory has failed, or it is opened again."""

@@ -390,7 +390,9 @@ class RuntimeShard(Generic[MachineT]):
             return
         self._expecting = True
         next_end = self._waiting[0].end_offset if self._waiting else self._written_to
-        self.store.when_committed(self.partition, max(next_end, self._high_watermark + 1), self._committed, self._closed)
+        self.store.when_committed(
+            self.partition, max(next_end, self._high_watermark + 1), self._committed, self._closed
+        )
 
     def _set_commit_timer(self) -> None:
         if self._commit_timer is not None:
