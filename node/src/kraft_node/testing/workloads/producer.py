@@ -177,7 +177,10 @@ class WorkloadProducer:
     async def _send_until_known(self, batches: list[ProducedBatch]) -> None:
         """Idempotent producer: send all batches at once, and resend the unacknowledged batches in order until all are
         acknowledged."""
-        overtaken: list[ProducedBatch] = []
+        all_batches = list(batches)
+        unnoted: list[ProducedBatch] = []
+        noted: list[ProducedBatch] = []
+        """Batches that may have reached a log."""
         while batches:
             leaders = [await self.session.leader(*batch.partition) for batch in batches]
             asked = []
@@ -192,18 +195,21 @@ class WorkloadProducer:
                 row = None if answer is None else answer.responses[0].partition_responses[0]
                 code = ErrorCode.REQUEST_TIMED_OUT if row is None else ErrorCode(row.error_code)
                 first = all(other.partition != batch.partition for other in left)
+                (unnoted if code in UNNOTED else noted).append(batch)
                 if code == ErrorCode.NONE:
                     self._acknowledged(batch, row, process)
                 elif code in RETRIABLE or (code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not first):
                     self.session.forget_leader(*batch.partition)
                     left.append(batch)
-                    if code in UNNOTED and any(o is not batch and o.partition == batch.partition for o in batches):
-                        overtaken.append(batch)
                 elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                     # A producer snapshot holds only the last batch, as in Kafka: after a restart, an older batch that
                     # is sent again is not recognised.
                     others = [other for other in batches if other is not batch and other.partition == batch.partition]
-                    if batch not in overtaken and (not others or batch.ends == self.checker.ends):
+                    later = all_batches[all_batches.index(batch) + 1 :]
+                    is_overtaken = batch in unnoted and any(
+                        other.partition == batch.partition and other in noted for other in later
+                    )
+                    if not is_overtaken and (not others or batch.ends == self.checker.ends):
                         self.checker.session_refused(batch, code.name)
                     self._producer_id = -1
                     return
