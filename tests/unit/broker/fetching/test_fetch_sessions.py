@@ -131,3 +131,46 @@ def test_without_slots_no_session_is_kept() -> None:
     session = session_of(1)
     assert not cache.keep(session, 0)
     assert session.id == 0
+
+
+def test_a_changed_number_of_partitions_counts_for_the_next_eviction() -> None:
+    cache = cache_of(2)
+    grown, other = session_of(1), session_of(5)
+    for session in (grown, other):
+        cache.keep(session, 0)
+    late = SESSION_IDLE_MS_MIN + 5
+    for session in (grown, other):
+        cache.resume(session.id, 1, by_topic_id=False, now_ms=late)
+    grown.update([Obj(topic="t", topic_id=b"", partitions=[wanted(i) for i in range(9)])])
+    assert cache.count(grown)
+    assert cache.keep(session_of(6), late)
+    assert other.partitions == {}
+    assert len(grown.partitions) == 9
+
+
+class CountedSession(FetchSession):
+    """A session that counts how often sessions are compared."""
+
+    __slots__ = ()
+    looks = 0
+
+    @property
+    def privileged(self) -> bool:
+        CountedSession.looks += 1
+        return False
+
+
+def test_a_full_cache_refuses_a_session_without_a_look_at_all_others() -> None:
+    """With more readers than slots, each fetch of the others asks for a session."""
+    cache = cache_of(500)
+    for _ in range(500):
+        session = CountedSession(by_topic_id=False)
+        session.update([Obj(topic="t", topic_id=b"", partitions=[wanted(0)])])
+        assert cache.keep(session, 0)
+    late = SESSION_IDLE_MS_MIN + 5
+    for session_id in list(cache._sessions):
+        cache.resume(session_id, 1, by_topic_id=False, now_ms=late)
+    CountedSession.looks = 0
+    for _ in range(10):
+        assert not cache.keep(session_of(1), late)
+    assert CountedSession.looks < 100

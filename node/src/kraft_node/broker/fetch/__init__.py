@@ -3,6 +3,7 @@
 | file | question it answers |
 |-|-|
 | `session` | the partitions of a reader, and those that may have news |
+| `evictable` | which session makes room for another |
 | `reader` | the present answers of these partitions |
 | `waiting` | a fetch without enough data: its deadline, and what wakes it |
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kraft_node.base.env import Rng
+from kraft_node.broker.fetch.evictable import Evictable
 from kraft_node.partition.table import PartitionKey
 from kraft_protocol.client.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from kraft_protocol.errors import ErrorCode
@@ -234,6 +235,7 @@ class SessionCache:
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}
         """Least recently used first."""
+        self._evictable = Evictable(SESSION_IDLE_MS_MIN)
         self.partition_count = 0
         self.evictions = 0
 
@@ -245,8 +247,12 @@ class SessionCache:
 
     def count(self, session: FetchSession) -> bool:
         """Count the partitions of a session again. Returns whether the cache has room for them."""
-        self.partition_count += len(session.partitions) - session.counted
-        session.counted = len(session.partitions)
+        size = len(session.partitions)
+        if size != session.counted:
+            self.partition_count += size - session.counted
+            session.counted = size
+            if session in self:
+                self._evictable.put(session)
         return self.partition_count <= PARTITIONS_MAX or session.privileged
 
     def resume(self, session_id: int, epoch: int, *, by_topic_id: bool, now_ms: int) -> FetchSession | ErrorCode:
@@ -267,6 +273,7 @@ class SessionCache:
         """Forget a session; allowed if it does not exist."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._evictable.remove(session_id)
             self.partition_count -= session.counted
             session.counted = 0
             session.close(self._turns)
@@ -286,6 +293,7 @@ class SessionCache:
         session.epoch = next_epoch(INITIAL_EPOCH)
         session.created_ms = session.used_ms = now_ms
         self._sessions[session_id] = session
+        self._evictable.put(session)
         return True
 
     def _evict(self, wanted: FetchSession, now_ms: int) -> bool:
@@ -297,28 +305,15 @@ class SessionCache:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
-        victim: FetchSession | None = oldest
+        victim = oldest.id
         if now_ms - oldest.used_ms <= SESSION_IDLE_MS_MIN:
-            victim = min(
-                (
-                    session
-                    for session in self._sessions.values()
-                    if now_ms - session.created_ms > SESSION_IDLE_MS_MIN
-                    or (wanted.privileged and not session.privileged)
-                ),
-                key=_worth,
-                default=None,
-            )
-            if victim is None or _worth(victim) >= _worth(wanted):
+            least = self._evictable.least(now_ms, for_follower=wanted.privileged)
+            if least is None or least[:2] >= (wanted.privileged, len(wanted.partitions)):
                 return False
-        assert victim is not None
+            victim = least.session_id
         self.evictions += 1
-        self.close(victim.id)
+        self.close(victim)
         return True
-
-
-def _worth(session: FetchSession) -> tuple[bool, int]:
-    return session.privileged, len(session.partitions)
 
 
 def topic_fields(key: PartitionKey) -> tuple[str, Uuid]:
