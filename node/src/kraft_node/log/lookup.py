@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kraft_node.log import names
@@ -175,11 +175,11 @@ def aborted_transactions(log: ReadableLog, start: int, end: int, *, waits: bool 
 def _aborted(log: ReadableLog, start: int, end: int) -> list[tuple[int, int]]:
     bases = log.txn_bases
     found: list[tuple[int, int]] = []
-    first = log.segment_bases[log.segment_number(start)]
-    for base in bases[max(bisect_right(bases, first - 1), 0) :]:
-        for txn in txn_index.read(log.dir.env.disk, f"{log.path}/{base:020d}{names.TXN_INDEX}"):
-            if txn.last_offset >= start and txn.first_offset < end:
-                found.append((txn.producer_id, txn.first_offset))
-            if txn.last_stable_offset >= end:
-                return found
+    first = log.segments.base_at(log.segment_number(start))
+    for number in range(bisect_left(bases, first), len(bases)):
+        path = f"{log.path}/{bases[number]:020d}{names.TXN_INDEX}"
+        some, is_all = txn_index.between(log.dir.env.disk, path, start, end)
+        found += [(txn.producer_id, txn.first_offset) for txn in some]
+        if is_all:
+            break
     return found
