@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kraft_node.base.env import Env
@@ -29,7 +29,8 @@ class Clock:
 
 
 class Timer:
-    def cancel(self) -> None: ...
+    def __init__(self, cancel: Callable[[], None] = lambda: None) -> None:
+        self.cancel = cancel
 
 
 class Scheduler:
@@ -44,8 +45,13 @@ class Scheduler:
         return Timer()
 
     def call_later(self, delay_ms: float, function: Any, *args: Any) -> Timer:
-        self.later.append((delay_ms, function, args))
-        return Timer()
+        call = (delay_ms, function, args)
+        self.later.append(call)
+        return Timer(lambda: self._cancel(call))
+
+    def _cancel(self, call: tuple[float, Any, tuple[Any, ...]]) -> None:
+        if call in self.later:
+            self.later.remove(call)
 
     def run(self) -> None:
         while self.soon:

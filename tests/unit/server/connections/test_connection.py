@@ -414,7 +414,21 @@ def test_a_connection_lost_while_muted_is_forgotten() -> None:
     connection, transport = world.connect()
     feed(connection, heartbeat(1))
     connection.connection_lost(None)
+    assert [delay for delay, _, _ in world.scheduler.later if delay == 700] == [], "the timer would hold the connection"
     world.scheduler.fire()
+    assert transport.correlation_ids() == [1]
+
+
+def test_a_longer_mute_replaces_the_shorter_one() -> None:
+    world = World({ApiKey.HEARTBEAT: echo})
+    connection, transport = world.connect()
+    for delay_ms in (700, 900, 800):
+        connection.mute(delay_ms)
+    assert [delay for delay, _, _ in world.scheduler.later if delay in (700, 800, 900)] == [900]
+    feed(connection, heartbeat(1))
+    assert transport.correlation_ids() == []
+    world.scheduler.fire()
+    world.scheduler.run()
     assert transport.correlation_ids() == [1]
 
 

@@ -15,6 +15,7 @@ from kraft_protocol.wire.errors import WireError
 from kraft_protocol.wire.frames import encode_response, encode_response_in_steps
 
 if TYPE_CHECKING:
+    from kraft_node.base.env import Timer
     from kraft_node.base.net import Outgoing, Transport
     from kraft_node.base.request import RequestContext
     from kraft_node.server.connections.listener import ServerListener
@@ -34,11 +35,11 @@ class Answering(Received):
         "_burst",
         "_corked_bytes",
         "_items",
-        "_muted",
         "_muted_until_ms",
         "_out",
         "_resting",
         "_touched",
+        "_unmuting",
         "_waiting",
         "closed",
         "held_bytes",
@@ -57,7 +58,8 @@ class Answering(Received):
         self._burst = False
         self._resting = False
         self._touched = False
-        self._muted = False
+        self._unmuting: Timer | None = None
+        """Ends the time without requests; None if the connection is not muted."""
         self._muted_until_ms = 0
         self._items = 0
 
@@ -186,17 +188,21 @@ class Answering(Received):
     def mute(self, for_ms: int) -> None:
         """Handle no requests for this time: the next answer makes the client pause (KIP-219)."""
         until_ms = self.server.clock.monotonic_ms() + for_ms
-        if not self._muted or until_ms > self._muted_until_ms:
-            self._muted = True
+        if self._unmuting is None or until_ms > self._muted_until_ms:
+            self._end_mute()
             self._muted_until_ms = until_ms
-            self.server.env.scheduler.call_later(for_ms, self._unmute, until_ms)
+            self._unmuting = self.server.env.scheduler.call_later(for_ms, self._unmute)
 
-    def _unmute(self, until_ms: int) -> None:
-        if until_ms < self._muted_until_ms:
-            return  # another answer made it pause for longer meanwhile
-        self._muted = False
+    def _unmute(self) -> None:
+        self._unmuting = None
         if not self.closed:
             self.catch_up()
+
+    def _end_mute(self) -> None:
+        """Cancel the timer: with a low quota it may run for weeks, and it holds the connection."""
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+            self._unmuting = None
 
     def _flush(self) -> None:
         out = self._out

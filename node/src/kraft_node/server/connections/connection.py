@@ -117,6 +117,7 @@ class Connection(Authenticating):
         self._out = []
         self._waiting = None
         self._rest = None
+        self._end_mute()
         self._release_large()
         self._release_items()
         if self.authentication is not None:
@@ -206,7 +207,7 @@ class Connection(Authenticating):
                     size = 0
                     break
             size = 0
-            if self._waiting or self._corked_bytes > CORKED_MAX or self._muted:
+            if self._waiting or self._corked_bytes > CORKED_MAX or self._unmuting:
                 may = self._may_handle()
         self._burst = False
         if self._out:
@@ -299,7 +300,7 @@ class Connection(Authenticating):
         if self._corked_bytes > CORKED_MAX:
             self._flush()
         unsent = self.transport.unsent_bytes
-        if unsent > UNSENT_MAX or self.closed or self._muted or self._barred:
+        if unsent > UNSENT_MAX or self.closed or self._unmuting or self._barred:
             return False
         if unsent and self.server.gate.unread.is_over:
             return False
