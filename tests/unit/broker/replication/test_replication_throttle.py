@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import SupportsIndex
+
 from kraft_node.broker.replication.throttle import SAMPLES, ReplicationQuota
 from tests.unit.broker.world import Loop
 
@@ -59,3 +61,25 @@ def test_without_a_limit_no_bytes_are_counted() -> None:
     held = quota(Loop(), None)
     held.record("t", 0, 10**12)
     assert (held.rate(), held.holds("t", 0)) == (0, False)
+
+
+class List(str):
+    """A list of replicas that counts how often it is read."""
+
+    __slots__ = ()
+    reads = 0
+
+    def strip(self, _chars: str | None = None, /) -> str:
+        return self
+
+    def split(self, sep: str | None = None, maxsplit: SupportsIndex = -1) -> list[str]:
+        List.reads += 1
+        return super().split(sep, maxsplit)
+
+
+def test_the_list_of_a_topic_is_read_once_for_all_its_partitions() -> None:
+    listed = List(",".join(f"{index}:1,{index}:2" for index in range(0, 1000, 2)))
+    held = ReplicationQuota(Loop(), 1, lambda _topic: listed)
+    held.limit = 100
+    assert [index for index in range(1000) if held.applies_to("t", index)] == list(range(0, 1000, 2))
+    assert List.reads == 1

@@ -156,7 +156,7 @@ class Fetcher:
 
     def _send(self) -> None:
         self._scheduled = None
-        if not any(not followed.paused for followed in self._followed.values()) and not self._session.known:
+        if not self._session.known and all(followed.paused for followed in self._followed.values()):
             return
         peer = self._peer()
         if peer is None:

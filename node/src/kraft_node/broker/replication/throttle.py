@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ SAMPLES: Final = 11
 SAMPLE_MS: Final = 1000
 """The default of `quota.window.size.seconds`."""
 EVERYTHING: Final = "*"
+LISTS_KEPT: Final = 10_000
+"""Topics whose list of throttled replicas is kept in parsed form."""
 PAUSE_MS: Final = 200
 """How long a throttled partition pauses before the next attempt."""
 
@@ -51,7 +54,7 @@ class ReplicationQuota:
         listed = self._listed(topic).strip()
         if listed == EVERYTHING:
             return True
-        return f"{index}:{self._broker_id}" in (entry.strip() for entry in listed.split(","))
+        return f"{index}:{self._broker_id}" in _entries_of(self._broker_id, listed)
 
     def record(self, topic: str, index: int, size: int) -> None:
         """Count bytes of the partition that were sent or fetched."""
@@ -75,6 +78,12 @@ class ReplicationQuota:
             return 0.0
         elapsed_ms = max(SAMPLE_MS, now_ms - self._samples[0].start_ms)
         return sum(sample.size for sample in self._samples) * 1000 / elapsed_ms
+
+
+@lru_cache(maxsize=LISTS_KEPT)
+def _entries_of(broker_id: int, listed: str) -> frozenset[str]:
+    """The entries of a broker. Each partition of a fetch asks, and the list names all partitions of its topic."""
+    return frozenset(each for entry in listed.split(",") if (each := entry.strip()).endswith(f":{broker_id}"))
 
 
 class _Sample:
