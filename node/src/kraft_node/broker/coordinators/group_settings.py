@@ -10,6 +10,8 @@ from kraft_node.broker.coordinators.group.consumer.services import GroupTimes
 from kraft_node.metadata.features import GROUP_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kraft_node.base.config.dynamic import BrokerConfig
     from kraft_node.metadata.image import MetadataImage
 
@@ -22,24 +24,37 @@ _TIMES: Final = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 
 class GroupSettings:
-    """Reads configurations and features; the times of each group are computed once until something changes."""
+    """Reads configurations and features; times are computed once until something changes.
 
-    __slots__ = ("_config", "_image", "_times")
+    Clients make up group ids, so only groups with a configuration have an entry; the others share the broker's times.
+    """
+
+    __slots__ = ("_config", "_image", "_of_broker", "_times")
 
     def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
         self._config = config
         self._image = image
+        self._of_broker: GroupTimes | None = None
         self._times: dict[str, GroupTimes] = {}
 
     def times(self, group_id: str) -> GroupTimes:
         """The group's own times within the broker's bounds, or the broker's."""
         times = self._times.get(group_id)
-        if times is None:
-            values = resolve_group(self._image.configs.get((GROUP_RESOURCE, group_id)) or {}, self._config)
-            numbers = [values[name] for name in _TIMES]
-            least_ms = self._config.int(LEAST_HEARTBEAT_KEY) if LEAST_HEARTBEAT_KEY in self._config.static.texts else 0
-            times = self._times[group_id] = GroupTimes(*(n for n in [*numbers, least_ms] if isinstance(n, int)))
-        return times
+        if times is not None:
+            return times
+        overrides = self._image.configs.get((GROUP_RESOURCE, group_id))
+        if overrides:
+            times = self._times[group_id] = self._resolved(overrides)
+            return times
+        if self._of_broker is None:
+            self._of_broker = self._resolved({})
+        return self._of_broker
+
+    def _resolved(self, overrides: Mapping[str, str]) -> GroupTimes:
+        values = resolve_group(overrides, self._config)
+        numbers = [values[name] for name in _TIMES]
+        least_ms = self._config.int(LEAST_HEARTBEAT_KEY) if LEAST_HEARTBEAT_KEY in self._config.static.texts else 0
+        return GroupTimes(*(n for n in [*numbers, least_ms] if isinstance(n, int)))
 
     def has_consumer_groups(self) -> bool:
         """Whether the feature is on, and this broker's configuration allows the protocol."""
@@ -49,3 +64,4 @@ class GroupSettings:
     def changed(self) -> None:
         """Configurations have changed."""
         self._times.clear()
+        self._of_broker = None
