@@ -2,6 +2,7 @@
 
 import pytest
 
+from kraft_node.broker.coordinators.group.offsets import OffsetTable
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.messages import OffsetFetchRequest
@@ -118,6 +119,16 @@ def test_uncommitted_offsets_are_not_read():
     assert all(only(c) is ErrorCode.NONE for c in calls)
     assert {p.committed_offset for t in stable.response.groups[0].topics for p in t.partitions} == {3, 1}
     assert node.offsets() == {("t", 0): 3, ("t", 1): 1, ("t", 2): 1}
+
+
+def test_named_partitions_are_read_without_a_copy_of_all_offsets_of_the_group(monkeypatch):
+    """In a busy group some commit is always under way, and each of its members reads a few of thousands of offsets."""
+    node = Node()
+    node.commit({("t", 0): 1, ("t", 1): 1})
+    node.logs.hold = True
+    node.commit({("t", 0): 2})
+    monkeypatch.delattr(OffsetTable, "all_committed")
+    assert node.offsets(wanted={"t": [0, 1, 2]}) == {("t", 0): 1, ("t", 1): 1, ("t", 2): -1}
 
 
 def test_a_failed_commit_leaves_nothing_behind():

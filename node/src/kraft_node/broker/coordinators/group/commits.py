@@ -149,18 +149,18 @@ def fetch(shard: Shard, group_id: str, wanted: list[RequestedTopic] | None, *, r
     after the transaction (KIP-447).
     """
     table = shard.offsets
-    offsets: TopicOffsets = table.all_committed(group_id) if shard.exists(group_id) else {}
+    is_known = shard.exists(group_id)
     if wanted is None:
+        offsets: TopicOffsets = table.all_committed(group_id) if is_known else {}
         wanted = [RequestedTopic(name, ZERO_UUID, list(partitions)) for name, partitions in offsets.items()]
     topics = []
     for topic in wanted:
-        found = offsets.get(topic.name, {})
         partitions = []
         for index in topic.partitions:
             if require_stable and table.is_pending(group_id, topic.name, index):
                 partitions.append(no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
                 continue
-            value = found.get(index)
+            value = table.committed(group_id, topic.name, index) if is_known else None
             if value is None or _is_of_another_topic(value, topic.topic_id):
                 partitions.append(no_offset(index))
                 continue

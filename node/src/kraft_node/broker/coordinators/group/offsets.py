@@ -129,6 +129,13 @@ class OffsetTable:
         topics = self.groups.get(group)
         return topics.get(topic, {}).get(partition) if topics is not None else None
 
+    def committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
+        """The committed offset of one partition."""
+        undo = self._undo.get(group)
+        if undo is not None and (before := undo.get((topic, partition))) is not None:
+            return before[0]
+        return self.get(group, topic, partition)
+
     def all_committed(self, group: str) -> TopicOffsets:
         """All committed offsets of the group.
 
