@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kraft_node.broker.coordinators.runtime.machine import PlannedWrite, TransactionalProducer
-from kraft_node.broker.coordinators.runtime.shard import Phase
+from kraft_node.broker.coordinators.runtime.shard import TIMED_OUT_PAUSE_MS, Phase, RuntimeShard
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import iter_records
 from tests.unit.coordinators.runtime.ledger import Ledger, alone, three
@@ -124,6 +126,26 @@ def test_commit_that_takes_too_long_times_out_but_stays_written() -> None:
     assert first.ledger.numbers == {"a": 1, "b": 1}
     replicas.replicate()
     assert first.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE, "b"]
+
+
+def test_many_time_outs_take_few_looks_at_all_waiting_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nothing is committed, thousands of responses wait, and each has its own deadline."""
+    _, first, _, _ = three(commit_timeout_ms=1_000)
+    looks = 0
+    look = RuntimeShard._commit_timed_out
+
+    def counted(shard: RuntimeShard[Any]) -> None:
+        nonlocal looks
+        looks += 1
+        look(shard)
+
+    monkeypatch.setattr(RuntimeShard, "_commit_timed_out", counted)
+    for number in range(500):
+        first.put(("a", number), answer=number)
+        first.time.advance(1)
+    first.time.advance(1_000 + TIMED_OUT_PAUSE_MS)
+    assert first.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 500
+    assert looks <= 500 // TIMED_OUT_PAUSE_MS + 2
 
 
 def test_operation_may_have_its_own_time() -> None:

@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 NO_LINGER: Final = 0
 LINGER_FOR_THE_TURN: Final = -1
+TIMED_OUT_PAUSE_MS: Final = 50
+"""Between two looks at the responses that have timed out: a look costs as much as there are waiting responses."""
 
 Done: TypeAlias = Callable[[KafkaError | None], None]
 """Called with None when a write is committed, or with the error of the log or of the shard (`failures` translates)."""
@@ -436,7 +438,7 @@ class RuntimeShard(Generic[MachineT]):
         if late:
             self._waiting = deque(one for one in self._waiting if one.deadline_ms > now_ms)
         if self._waiting:
-            self._soonest_ms = min(one.deadline_ms for one in self._waiting)
+            self._soonest_ms = max(now_ms + TIMED_OUT_PAUSE_MS, min(one.deadline_ms for one in self._waiting))
             self._set_commit_timer()
         call_each(late, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the records were not committed in time"))
 
