@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kraft_node.base.request import RequestContext
+from kraft_node.controller.settings import tokens
 from kraft_node.security.tokens import hmac_of
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire.api import API, ApiKey
@@ -123,3 +124,24 @@ def test_expired_tokens_are_swept_and_others_stay(quorum: Quorum) -> None:
     plan = quorum.controller.tokens.sweep()
     assert [record.token_id for record in plan.records] == [gone.token_id]
     assert kept.token_id in dict(quorum.image.tokens.items())
+
+
+def test_an_unknown_hmac_computes_no_known_hmac_again(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that renews a removed token must not cost the HMACs of all others each time."""
+    computed: list[str] = []
+
+    def counted(secret: bytes, token_id: str) -> bytes:
+        computed.append(token_id)
+        return hmac_of(secret, token_id)
+
+    monkeypatch.setattr(tokens, "hmac_of", counted)
+    made = [create(quorum) for _ in range(5)]
+    computed.clear()
+    for _ in range(3):
+        answer = ask(quorum, RenewDelegationTokenRequest(hmac=b"unknown"))
+        assert answer.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    assert sorted(computed) == sorted(one.token_id for one in made)
+    late = create(quorum)
+    computed.clear()
+    assert ask(quorum, RenewDelegationTokenRequest(hmac=late.hmac)).error_code == ErrorCode.NONE
+    assert computed == [late.token_id]

@@ -159,7 +159,8 @@ class DelegationTokens:
         token_id = self._ids.get(hmac)
         if token_id is None:
             assert self._secret is not None
-            self._ids = {hmac_of(self._secret, one): one for one, _ in tokens.items()}
+            known = {one: its_hmac for its_hmac, one in self._ids.items()}
+            self._ids = {known.get(one) or hmac_of(self._secret, one): one for one, _ in tokens.items()}
             token_id = self._ids.get(hmac, "")
         record = tokens.get(token_id)
         return record, ErrorCode.DELEGATION_TOKEN_NOT_FOUND if record is None else None
