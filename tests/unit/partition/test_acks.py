@@ -59,3 +59,14 @@ def test_the_queue_of_acks_behaves_like_a_list() -> None:
             model = [w for w in model if w[0] > mark]
             assert [id(done) for done in acks.take(mark)] == [id(w[1]) for w in due]
     assert {id(done) for done in acks.take_all()} == {id(w[1]) for w in model}
+
+
+def test_a_moved_high_watermark_does_not_copy_those_that_still_wait() -> None:
+    acks = Acks()
+    for offset in range(10):
+        acks.add(offset, Waiter())
+    waiting = acks._waiting
+    assert len(acks.take(3)) == 4
+    assert acks.take(3) == []
+    assert acks._waiting is waiting
+    assert len(acks) == 6

@@ -54,7 +54,8 @@ class Acks:
     def take(self, high_watermark: int) -> list[Done]:
         """Remove and return the callbacks that wait for at most `high_watermark`."""
         count = bisect_right(self._waiting, high_watermark, key=offset_of)
-        due, self._waiting = self._waiting[:count], self._waiting[count:]
+        due = self._waiting[:count]
+        del self._waiting[:count]
         return [done for _, done in due if done not in self._forgotten]
 
     def take_all(self) -> list[Done]:
