@@ -421,3 +421,17 @@ def test_addresses_take_turns(contexts: Contexts) -> None:
     while pair.lanes.run():
         pass
     assert order.index("honest") <= 3 and len(order) == 7
+
+
+def test_the_timer_of_a_handshake_ends_with_it(contexts: Contexts) -> None:
+    """A client's flights are one handshake, and a closed connection must not stay until its time is over."""
+    pair = Pair(contexts)
+    pair.lanes.run()
+    pair.move()
+    pair.handshakes.begin("10.0.0.1", pair.ends[0])
+    delays = [delay for delay, *_ in pair.world.scheduler.later]
+    assert (delays.count(TIMEOUT_MS), pair.handshakes.unfinished) == (1, 1)
+    pair.settle()
+    assert pair.established
+    delays = [delay for delay, *_ in pair.world.scheduler.later]
+    assert (delays.count(TIMEOUT_MS), pair.handshakes.unfinished) == (0, 0)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Env
+    from kraft_node.base.env import Env, Timer
 
 LANES: Final = ("tls:0", "tls:1")
 """The lanes of handshakes. More of them would take processors from the loop."""
@@ -41,47 +41,50 @@ class Handshaking(Protocol):
 class Handshakes:
     """The handshakes of one node. All TLS connections also share its receive buffer."""
 
-    __slots__ = ("_free", "_unfinished", "_waiting", "abandoned", "env", "scratch", "unfinished_max")
+    __slots__ = ("_free", "_unfinished", "_waiting", "abandoned", "env", "scratch", "unfinished", "unfinished_max")
 
     def __init__(self, env: Env) -> None:
         self.env = env
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self.unfinished_max = UNFINISHED_MAX
+        self.unfinished = 0
+        """The number of unfinished handshakes of clients."""
         self._free = list(LANES)
         self._waiting: dict[str, deque[tuple[Callable[[], bool], Done]]] = {}
-        self._unfinished: dict[str, dict[Handshaking, None]] = {}
+        self._unfinished: dict[str, dict[Handshaking, Timer]] = {}
+        """By address and connection: the call that gives the handshake up."""
         self.abandoned = {"limit": 0, "timeout": 0}
         """Handshakes of clients that the node has closed: too many were unfinished, or they took too long."""
 
-    @property
-    def unfinished(self) -> int:
-        """The number of unfinished handshakes of clients."""
-        return sum(map(len, self._unfinished.values()))
-
     def begin(self, host: str, connection: Handshaking) -> None:
-        """Count a handshake that a client has begun; close another one if there are too many."""
+        """Count a handshake that a client has begun, once; close another one if there are too many."""
+        if connection in self._unfinished.get(host, ()):
+            return
         if self.unfinished >= self.unfinished_max:
             worst = max(self._unfinished, key=lambda host: len(self._unfinished[host]))
             oldest = next(iter(self._unfinished[worst]))
             self.abandoned["limit"] += 1
             oldest.give_up("too many handshakes are unfinished")
             self.end(worst, oldest)
-        self._unfinished.setdefault(host, {})[connection] = None
-        self.env.scheduler.call_later(TIMEOUT_MS, self._overdue, host, connection)
+        timer = self.env.scheduler.call_later(TIMEOUT_MS, self._overdue, host, connection)
+        self._unfinished.setdefault(host, {})[connection] = timer
+        self.unfinished += 1
 
     def end(self, host: str, connection: Handshaking) -> None:
         """The handshake is complete, or the connection is closed."""
         there = self._unfinished.get(host)
-        if there is not None:
-            there.pop(connection, None)
-            if not there:
-                del self._unfinished[host]
+        timer = None if there is None else there.pop(connection, None)
+        if there is None or timer is None:
+            return
+        timer.cancel()  # it would hold the connection, which may be closed
+        self.unfinished -= 1
+        if not there:
+            del self._unfinished[host]
 
     def _overdue(self, host: str, connection: Handshaking) -> None:
-        if connection in self._unfinished.get(host, ()):
-            self.abandoned["timeout"] += 1
-            connection.give_up(f"the handshake did not end within {TIMEOUT_MS} ms")
-            self.end(host, connection)
+        self.abandoned["timeout"] += 1
+        connection.give_up(f"the handshake did not end within {TIMEOUT_MS} ms")
+        self.end(host, connection)
 
     def run(self, host: str, step: Callable[[], bool], done: Done) -> None:
         """Run one step in a lane when the turn of `host` comes; then `done(result)` on the loop."""
