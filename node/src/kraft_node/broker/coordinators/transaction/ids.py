@@ -2,11 +2,12 @@
 
 A load reads each record of an id, usually four for each of its transactions, and most ids are at rest when it ends.
 So a load keeps the last value of each id, and reads only those that are not at rest. A new coordinator can serve
-several times sooner, and an id that is never used again costs no more than its bytes.
+several times sooner. A look at all ids (the hourly removal of unused ones, ListTransactions) reads the others in turns.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,6 +23,8 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_protocol.buffers import Buffer
+
+log = logging.getLogger(__name__)
 
 _RESTING: Final = frozenset(state.value for state in RESTING)
 
@@ -103,6 +106,7 @@ class TransactionalIds:
                     return self._read(key)
                 except ValueError as error:
                     text = f"the stored value of transactional id {name} cannot be read: {error}"
+                    log.error(text)
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
         return found
 
