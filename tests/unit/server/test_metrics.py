@@ -162,7 +162,7 @@ def test_a_client_that_never_reads_is_disconnected() -> None:
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        ({"_stopping": print}, "stopping"),
+        ({"stops": True}, "stopping"),
         ({"serving": False}, "broker is RECOVERY"),
         ({}, "broker is fenced"),
         ({"ready": True}, None),
@@ -174,7 +174,7 @@ def test_a_client_that_never_reads_is_disconnected() -> None:
 def test_readiness_names_what_the_node_waits_for(state: dict[str, Any], expected: str | None) -> None:
     broker = SimpleNamespace(ready=state.get("ready", False), state=BrokerState.RECOVERY)
     node: Any = SimpleNamespace(
-        _stopping=state.get("_stopping"),
+        _stop=SimpleNamespace(is_under_way=state.get("stops", False)),
         broker=state.get("broker", broker),
         serving=state.get("serving", True),
         controller=object(),
