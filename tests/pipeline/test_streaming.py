@@ -178,9 +178,9 @@ def test_a_table_that_is_removed_under_its_planner_ends_the_run(
     monkeypatch.setattr(runner.Runner, "between", lambda _: None)  # it would notice first
     given = document(cluster, name, tmp_path / "t", "parquet", commit={"maxDelay": "1ms"})
     with writing(given, SparkEngine(spark)) as run:
-        run.until(lambda: run.told)
+        run.until(lambda: run.reported)
         produced(cluster, name, 10)
-        run.until(lambda: len(run.told) > 1)  # so the planner has seen the table
+        run.until(lambda: len(run.reported) > 1)  # so the planner has seen the table
         shutil.rmtree(tmp_path / "t" / "_kraft")
         run._thread.join(WAIT_S)
     assert isinstance(run.raised, FencedError)
