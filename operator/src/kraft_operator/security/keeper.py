@@ -166,10 +166,13 @@ async def ending(store: Store, needs: Needs, now: datetime) -> Kept:
         if name not in needs.secrets and end - now < timedelta(days=days):
             ends.append((end, f"{name} authority"))
     for node_id in sorted(needs.nodes):
-        with contextlib.suppress(CertificateError, NotOursError):
-            files = await store.read(node_name(node_id)) or {}
-            if files.get(KEYS) and (end := ends_at(chain_of(files[KEYS]))) - now < timedelta(days=RENEW_DAYS):
-                ends.append((end, f"node {node_id}"))
+        with contextlib.suppress(NotOursError):
+            try:
+                files = await store.read(node_name(node_id)) or {}
+                found = [ends_at(chain_of(files[KEYS]))] if files.get(KEYS) else []
+            except CertificateError:
+                found = [now]  # it cannot be read, so the node may have none when it restarts
+            ends += [(end, f"node {node_id}") for end in found if end - now < timedelta(days=RENEW_DAYS)]
     if ends:
         end, first = min(ends)
         text = (

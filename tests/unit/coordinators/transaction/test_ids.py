@@ -80,15 +80,24 @@ def test_ids_that_come_or_go_while_all_are_listed() -> None:
     assert [one.name for one in listed] == ["c"]
 
 
-def test_a_damaged_value_costs_its_id_or_the_load() -> None:
+def test_a_name_that_no_record_can_hold_is_not_known() -> None:
+    known = TransactionalIds()
+    load(known, "a", ENDED)
+    assert known.get("x" * 40_000) is None
+
+
+def test_a_damaged_value_costs_its_id_or_the_load(caplog: pytest.LogCaptureFixture) -> None:
     known = TransactionalIds()
     key, value = encode_name("a"), encode_values(ENDED, 0)
     known.load(loaded(key, value[:-1]))
     load(known, "b", ENDED)
-    with pytest.raises(KafkaError, match="transactional id a cannot be read") as caught:
+    with pytest.raises(KafkaError, match="cannot be read") as caught:
         known.get("a")
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    caplog.clear()
     assert [one.name for one in known.all()] == ["b"]
+    assert "cannot be read" in caplog.text
+    assert len(known) == 2
     known.load(loaded(key, encode_values(OPEN, 0)[:-1]))
     with pytest.raises(ValueError, match="TransactionLogValue"):
         list(known.read_unfinished())

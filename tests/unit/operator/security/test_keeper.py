@@ -92,3 +92,6 @@ def test_certificates_that_end_are_named_in_time_and_nothing_is_written() -> Non
     assert "2 certificate(s)" in text and "authority) ends at 2030-12-31" in text
     assert problems(1800, nodes={}, secrets={CLUSTER: "a", CLIENTS: "b"}) == [], "their owner renews them"
     assert store.stored == {**before, "2-tls": {}}
+    store.stored["1-tls"] = dict.fromkeys(before["1-tls"], "damaged")
+    ((reason, text),) = problems(0)
+    assert (reason, "(node 1)" in text) == ("CertificatesEnd", True), "what cannot be read is not taken for valid"

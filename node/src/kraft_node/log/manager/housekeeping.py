@@ -33,8 +33,8 @@ LANE_PAUSE_MS: Final = 100
 """How often retention looks whether a lane has opened a log of very many files."""
 EXPIRED_STEP: Final = 2
 EXPIRED_PAUSE_MS: Final = 1
-"""Expired segments that are dropped at once, and the pause until the next ones. Each is some four renames, which wait
-for whoever else uses the folder: for the lane that removes files, for a program that lists it."""
+"""Expired segments that are dropped at once, and the pause before the next ones. A segment takes up to four renames.
+They wait while the lane removes files of the same folder, or a program lists it."""
 WALK_STEP: Final = 8
 """Logs per step: a few milliseconds if each must be listed."""
 PRODUCER_STEP: Final = 512

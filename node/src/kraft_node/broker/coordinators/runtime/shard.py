@@ -409,7 +409,7 @@ class RuntimeShard(Generic[MachineT]):
             self._settle()
 
     def _closed(self) -> None:
-        """The log was closed, and nobody will report its commits. If it is opened again, it may end elsewhere."""
+        """The log was closed, so its commits are no longer reported. Opened again, it may have another end."""
         self._lost(self)
 
     def high_watermark_moved(self, high_watermark: int) -> None:

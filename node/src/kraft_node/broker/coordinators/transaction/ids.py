@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraft_node.broker.coordinators.transaction.records import (
+    TYPE_SIZE,
     check_type,
     decode_values,
     encode_name,
@@ -20,6 +21,7 @@ from kraft_node.broker.coordinators.transaction.records import (
 )
 from kraft_node.broker.coordinators.transaction.states import RESTING, Transaction
 from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.errors import EncodeError
 
 if TYPE_CHECKING:
     from kraft_protocol.buffers import Buffer
@@ -99,16 +101,22 @@ class TransactionalIds:
         """The transactional id; None if it is not known. Raises KafkaError UNKNOWN_SERVER_ERROR if its stored value is
         damaged."""
         found = self._known.get(name)
-        if found is None and self._stored:
+        if found is not None or not self._stored:
+            return found
+        try:
             key = encode_name(name)
-            if key in self._stored:
-                try:
-                    return self._read(key)
-                except ValueError as error:
-                    text = f"the stored value of transactional id {name} cannot be read: {error}"
-                    log.error(text)
-                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
-        return found
+        except EncodeError:
+            return None  # too long for any record
+        return self._known_or_read(key) if key in self._stored else None
+
+    def _known_or_read(self, key: bytes) -> Transaction | None:
+        """The id of a key that was loaded; None if it has been removed. Raises like `get`."""
+        try:
+            return self._read(key) if key in self._stored else self._known.get(name_in(key))
+        except ValueError as error:
+            text = f"the stored value of transactional id {key[TYPE_SIZE:]!r} cannot be read: {error}"
+            log.error(text)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
 
     def __setitem__(self, name: str, transaction: Transaction) -> None:
         self._known[name] = transaction
@@ -130,13 +138,16 @@ class TransactionalIds:
         return list(self._known.values())
 
     def all(self) -> Iterator[Transaction]:
-        """The ids that are known at the first step, as far as they have not been removed. Damaged ones are left out."""
+        """The ids that are known at the first step, as far as they have not been removed.
+
+        An id with a damaged value has no state to list: it stays stored, and the log names it each time.
+        """
         keys = list(self._stored)
         yield from self.used()
         for key in keys:
             try:
-                found = self._read(key) if key in self._stored else self._known.get(name_in(key))
-            except ValueError:
+                found = self._known_or_read(key)
+            except KafkaError:
                 continue
             if found is not None:
                 yield found
