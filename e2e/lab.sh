@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The end-to-end tests on the lab (a Kubernetes of plain processes): lab.sh [smoke | chaos | pytest's arguments]
+# The end-to-end tests on the lab (a Kubernetes of plain processes): lab.sh [install | smoke | chaos | pytest's arguments]
 # Brings the lab up, builds the images, runs the tests, brings the lab down. Says so and ends well where there is no lab.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,6 +16,10 @@ if [ "$(id -u)" != 0 ]; then
     exit 0
 fi
 SCRIPTS=$(cd "$SCRIPTS" && pwd)
+if [ "${1:-}" = install ]; then # only the programs and the base image, in time that nothing else wants
+    { echo 19 >/proc/self/autogroup; } 2>/dev/null || true # nice alone counts within a session
+    exec nice -n 19 "$SCRIPTS/install.sh"
+fi
 was_up=$([ -S "$LAB/run/containerd.sock" ] && echo yes || echo no)
 finish() { [ "$was_up" = yes ] || "$SCRIPTS/down.sh" >/dev/null; }
 trap finish EXIT

@@ -32,7 +32,7 @@ class Done:
 
 
 class ToolServer:
-    """The JVM that runs them; started on first use, replaced if a tool hangs."""
+    """The JVM that runs them; started on first use, replaced after a tool that hangs or leaves a client open."""
 
     def __init__(self, *options: str) -> None:
         """`options` of the virtual machine."""
@@ -53,9 +53,12 @@ class ToolServer:
             (code,) = struct.unpack(">i", self._read(4, deadline))
             out = self._read(struct.unpack(">i", self._read(4, deadline))[0], deadline)
             err = self._read(struct.unpack(">i", self._read(4, deadline))[0], deadline)
+            (ends,) = struct.unpack(">i", self._read(4, deadline))
         except TimeoutError:
             self.close()
             raise TimeoutError(f"{main_class} {' '.join(args)} did not end within {timeout_s} s") from None
+        if ends:
+            self.close()
         return Done(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Two rounds on real processes every day. Longer runs: `make faults MINUTES=…`."""
+"""A round on real processes every day, two with the slow tests. Longer runs: `make faults MINUTES=…`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.faults.rounds import play
 SECONDS = 60.0
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_no_acknowledged_record_is_lost_and_none_is_duplicated(seed: int, tmp_path: Path) -> None:
     result = play(tmp_path, seed, SECONDS, say=print)
     assert result.good, result.text()

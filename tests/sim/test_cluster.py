@@ -1,4 +1,4 @@
-"""Controllers, brokers and clients under 150 seeds of faults; `make sim SEEDS=n` runs more, `--story` prints one."""
+"""Controllers, brokers and clients under 48 seeds of faults; `make sim SEEDS=n` runs more, `--story` prints one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kraft_node.testing import sim
 from kraft_node.testing.machine import SimMachine
 from tests.sim.seeds import checked
 
-SEEDS = 150
-CHUNKS = 6
+SEEDS = 48
+CHUNKS = 4
 EVENTS_MIN = 2_000
 """Of a seed, on average: quiet ones have less."""
 
@@ -68,8 +68,8 @@ def test_no_law_is_broken(chunk: int) -> None:
         acknowledged += result.acknowledged
         read += result.read
     assert events > EVENTS_MIN * SEEDS // CHUNKS
-    assert acknowledged > 500, "clients got on"
-    assert read > 3000, "consumers read"
+    assert acknowledged > 250, "clients got on"
+    assert read > 1500, "consumers read"
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)

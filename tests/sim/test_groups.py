@@ -10,7 +10,7 @@ from kraft_node.testing.world import World
 from tests.sim.seeds import checked
 
 KIND = "groups"
-SEEDS = 12
+SEEDS = 6
 PARTITION = ("t", 0)
 
 
@@ -20,8 +20,8 @@ def test_no_law_is_broken() -> None:
         result = checked(seed, KIND)
         acknowledged += result.acknowledged
         read += result.read
-    assert acknowledged > 500, "producers got on"
-    assert read > 3000, "members read"
+    assert acknowledged > 250, "producers got on"
+    assert read > 1500, "members read"
 
 
 @pytest.mark.parametrize("seed", [63, 4300002])

@@ -1,4 +1,4 @@
-"""The whole node under 100 seeds of simulated faults; `make sim SEEDS=n` runs more, `--seed S --story` prints one."""
+"""The whole node under 40 seeds of simulated faults; `make sim SEEDS=n` runs more, `--seed S --story` prints one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraft_node.testing import sim
 from kraft_node.testing.scenario import SeedResult, run
 from tests.sim.seeds import checked
 
-SEEDS = 100
+SEEDS = 40
 CHUNKS = 4
 
 FAILED_ONCE = (
@@ -56,8 +56,8 @@ def test_no_law_is_broken(chunk: int) -> None:
         result = checked(seed)
         acknowledged += result.acknowledged
         read += result.read
-    assert acknowledged > 1000, "clients got on"
-    assert read > 5000, "consumers read"
+    assert acknowledged > 400, "clients got on"
+    assert read > 2000, "consumers read"
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.sim.seeds import checked
 
 KIND = "secured"
-SEEDS = 10
+SEEDS = 5
 
 
 def test_nobody_unknown_is_served_and_known_clients_get_on() -> None:
@@ -14,5 +14,5 @@ def test_nobody_unknown_is_served_and_known_clients_get_on() -> None:
         result = checked(seed, KIND)
         acknowledged += result.acknowledged
         read += result.read
-    assert acknowledged > 300, "producers got on"
-    assert read > 1000, "consumers read"
+    assert acknowledged > 150, "producers got on"
+    assert read > 500, "consumers read"

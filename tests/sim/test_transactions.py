@@ -7,7 +7,7 @@ import pytest
 from tests.sim.seeds import checked
 
 KIND = "transactions"
-SEEDS = 8
+SEEDS = 5
 
 FAILED_ONCE = (
     # A follower was reset into the middle of a batch, whose first offset has no epoch there: a fault of the law.
@@ -35,8 +35,8 @@ def test_no_law_is_broken() -> None:
         result = checked(seed, KIND)
         acknowledged += result.acknowledged
         read += result.read
-    assert acknowledged > 200, "producers got on"
-    assert read > 1500, "consumers read"
+    assert acknowledged > 125, "producers got on"
+    assert read > 900, "consumers read"
 
 
 @pytest.mark.parametrize("seed", FAILED_ONCE)

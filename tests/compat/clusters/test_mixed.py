@@ -52,7 +52,7 @@ def _agree(members: Members, *ids: int) -> None:
     assert all(log[:end] == first for log in logs)
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_leadership_moves_in_both_directions_in_a_mixed_quorum(make: MakeMembers, dynamic: bool) -> None:
     members = make((OURS, OURS, APACHE), (OURS, APACHE), dynamic=dynamic).start()
     wait_for("both brokers unfenced", lambda: members.unfenced(101) == members.unfenced(102) == {101, 102})
@@ -112,7 +112,7 @@ def test_our_broker_works_with_apaches_controllers(make: MakeMembers) -> None:
     _agree(members, 1, 2, 3, 101)
 
 
-@pytest.mark.parametrize("leader", [1, 3])
+@pytest.mark.parametrize("leader", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_latecomers_start_with_a_snapshot_of_the_other_kind(make: MakeMembers, leader: int) -> None:
     small = {"metadata.log.max.record.bytes.between.snapshots": "8000"}
     members = make((OURS, OURS, APACHE), (OURS, OURS, APACHE), overrides=small)

@@ -175,7 +175,7 @@ def test_replicas_of_both_kinds_follow_leaders_of_either(make: MakeMembers) -> N
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("killed", [101, 102])
+@pytest.mark.parametrize("killed", [101, pytest.param(102, marks=pytest.mark.slow)])
 def test_a_killed_broker_of_either_kind_catches_up_from_the_other(make: MakeMembers, killed: int) -> None:
     members = make((OURS,), (OURS, APACHE)).start()
     wait_for("both brokers", lambda: members.unfenced(101) == members.unfenced(102) == {101, 102})

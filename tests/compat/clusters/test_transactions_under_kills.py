@@ -105,7 +105,13 @@ def _wait_for_commits(workers: list[Worker], count: int) -> None:
     wait_for(f"{until} commits", lambda: sum(len(worker.committed) for worker in workers) >= until)
 
 
-@pytest.mark.parametrize("brokers", [("kraftcluster",) * 3, ("kraftcluster", "apache", "kraftcluster")], ids=str)
+@pytest.mark.parametrize(
+    "brokers",
+    [
+        pytest.param(("kraftcluster",) * 3, id="ours"),
+        pytest.param(("kraftcluster", "apache", "kraftcluster"), id="mixed", marks=pytest.mark.slow),
+    ],
+)
 def test_transactions_stay_whole_while_coordinators_are_killed(tmp_path: Path, brokers: tuple[str, ...]) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it has no stubs
 

@@ -33,7 +33,10 @@ def _observes(members: Members, node_id: int) -> bool:
     )
 
 
-@pytest.mark.parametrize("kinds", [(OURS, OURS, OURS), (OURS, APACHE, OURS), (APACHE, OURS, OURS)])
+@pytest.mark.parametrize(
+    "kinds",
+    [(OURS, OURS, OURS), (OURS, APACHE, OURS), pytest.param((APACHE, OURS, OURS), marks=pytest.mark.slow)],
+)
 def test_a_controller_joins_and_another_leaves(make: MakeMembers, kinds: tuple[str, ...]) -> None:
     """Two voters, and a third that joins; then the leader is removed."""
     members = _dynamic(make, kinds, joining=1).start()
@@ -106,7 +109,12 @@ def _have_lead(members: Members, wanted: set[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "leaders"), [((OURS, OURS, OURS), {1, 2, 3}), ((OURS, APACHE, OURS), {1, 3}), ((OURS, APACHE, OURS), {2})]
+    ("kinds", "leaders"),
+    [
+        ((OURS, OURS, OURS), {1, 2, 3}),
+        pytest.param((OURS, APACHE, OURS), {1, 3}, marks=pytest.mark.slow),
+        ((OURS, APACHE, OURS), {2}),
+    ],
 )
 def test_a_static_quorum_becomes_dynamic(make: MakeMembers, kinds: tuple[str, ...], leaders: set[int]) -> None:
     """Apache's tool raises kraft.version from 0 to 1 in a running quorum; then restarts, and a voter is removed."""

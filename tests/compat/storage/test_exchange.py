@@ -117,7 +117,7 @@ def _check(target: Target) -> None:
     assert delivered == [COUNT // 2]
 
 
-@pytest.mark.parametrize("stop", ["stop", "kill"])
+@pytest.mark.parametrize("stop", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
 @pytest.mark.parametrize(("writer", "reader"), [("kraftcluster", "apache"), ("apache", "kraftcluster")])
 def test_data_directory_is_exchangeable(make_target: MakeTarget, writer: str, reader: str, stop: str) -> None:
     first = make_target(writer, "writer")

@@ -117,7 +117,7 @@ def _committed(target: Target) -> list[bytes | None]:
     return found
 
 
-@pytest.mark.parametrize("stop", ["stop", "kill"])
+@pytest.mark.parametrize("stop", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
 @pytest.mark.parametrize(("writer", "reader"), [("kraftcluster", "apache"), ("apache", "kraftcluster")])
 def test_open_transactions_move_with_their_directory(
     make_target: MakeTarget, writer: str, reader: str, stop: str

@@ -18,7 +18,7 @@ READS = 20
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-@pytest.mark.parametrize("kind", ["kraftcluster", "apache"])
+@pytest.mark.parametrize("kind", ["kraftcluster", pytest.param("apache", marks=pytest.mark.slow)])
 def test_committed_offsets_never_go_back_after_sigkill(
     make_target: Callable[..., Target], kind: str, isolation: str
 ) -> None:

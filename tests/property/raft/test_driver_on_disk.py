@@ -56,7 +56,7 @@ class Life:
         self.committed = offset
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32))
 def test_committed_records_survive_the_loss_of_power(seed: int) -> None:
     world = World(seed)

@@ -11,7 +11,7 @@ import pytest
 
 from kraft_node.testing.migration.scenario import MigrationScenario
 
-SEEDS = 80
+SEEDS = 40
 BLOCK = 20
 
 

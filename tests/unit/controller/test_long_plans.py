@@ -21,7 +21,7 @@ from kraft_protocol.wire.messages import (
 from kraft_protocol.wire.stored import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.unit.controller.harness import Answer, Quorum, directory, uuid
 
-VERY_MANY, MANY = 20_000, 5_000
+VERY_MANY, MANY = 6_000, 2_000
 SLACK = 256
 """A turn ends with a block of partitions."""
 

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,15 @@ def _pruned(value: Any, schema: dict[str, Any]) -> Any:
     return value
 
 
-def _schemas(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
+@cache
+def _kinds() -> tuple[str, ...]:
+    return tuple(crd["spec"]["names"]["kind"] for crd in crds())
+
+
+@cache
+def _schemas(kind: str) -> dict[str, dict[str, Any]]:
     """The schemas of spec and status by version."""
+    (definition,) = (one for one in definitions("v1alpha1", CLIENT) if one["spec"]["names"]["kind"] == kind)
     return {
         f"kraftcluster.io/{version['name']}": {
             **version["schema"]["openAPIV3Schema"],
@@ -94,13 +102,12 @@ def _schemas(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.mark.parametrize("kind", [crd["spec"]["names"]["kind"] for crd in crds()])
+@pytest.mark.parametrize("kind", _kinds())
 @pytest.mark.parametrize(("here", "there"), [(OLD, NEW), (NEW, OLD)], ids=["to v1beta1", "to v1alpha1"])
-@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow])
+@settings(deadline=None, max_examples=3, suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_field_survives_conversion_and_back(kind: str, here: str, there: str, data: st.DataObject) -> None:
-    (definition,) = (one for one in definitions("v1alpha1", CLIENT) if one["spec"]["names"]["kind"] == kind)
-    schemas = _schemas(definition)
+    schemas = _schemas(kind)
     body = data.draw(_values(schemas[here]))
     one = {"apiVersion": here, "kind": kind, "metadata": {"name": "x", "labels": {"drain": "1"}}, **body}
     other = converted(one, there.rpartition("/")[2])
@@ -123,7 +130,7 @@ def test_rules_of_v1beta1_have_no_names_of_v1alpha1() -> None:
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["rebalance", "drain", "nodePools", "later"]), st.integers()))
 def test_unknown_content_survives_conversion_and_back(spec: dict[str, int]) -> None:
-    for kind in [crd["spec"]["names"]["kind"] for crd in crds()]:
+    for kind in _kinds():
         one = {"apiVersion": OLD, "kind": kind, "metadata": {"name": "x"}, "spec": spec, "status": {"a": 1}}
         assert converted(converted(one, "v1beta1"), "v1alpha1") == one
 
