@@ -9,10 +9,13 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import cramjam
+import lz4.frame
 from fastcrc import crc32
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS = 0, 1, 2, 3, 19
@@ -20,7 +23,11 @@ FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 10, 22, 24,
 GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators."""
 NO_PRODUCER = (-1, -1, -1)
-CODECS = {"lz4": (3, cramjam.lz4), "zstd": (4, cramjam.zstd)}
+CODECS: dict[str, tuple[int, Callable[[bytes], Any]]] = {
+    "lz4": (3, partial(lz4.frame.compress, block_linked=False)),
+    "zstd": (4, cramjam.zstd.compress),
+}
+"""Apache Kafka refuses lz4 frames with linked blocks."""
 """Codec -> attribute of a batch, and its module."""
 TRANSACTIONAL = 0x10
 """The attribute of a batch."""
@@ -70,12 +77,12 @@ def batch(
 
 def compressed_batch(values: Sequence[bytes], codec: str) -> bytes:
     """A batch of these values without keys, compressed by `lz4` or `zstd` at the default level."""
-    number, module = CODECS[codec]
+    number, compress = CODECS[codec]
     records = bytearray()
     for i, value in enumerate(values):
         body = b"\x00\x00" + _varint(i) + b"\x01" + _varint(len(value)) + value + b"\x00"
         records += _varint(len(body)) + body
-    return _sealed(len(values), time.time_ns() // 1_000_000, bytes(module.compress(records)), attributes=number)
+    return _sealed(len(values), time.time_ns() // 1_000_000, bytes(compress(bytes(records))), attributes=number)
 
 
 def keyed_batch(pairs: Sequence[tuple[bytes, bytes]]) -> bytes:

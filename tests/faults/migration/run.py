@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from tests.compat.members import wait_for
 from tests.compat.targets import Target
-from tests.compat.zookeeper_cluster import OldCluster, OurController
+from tests.compat.zookeeper_cluster import OldCluster, OldNode, OurController
 from tests.faults.migration.workload import (
     CLIENT,
     PARTITIONS,
@@ -165,7 +165,9 @@ class Migration:
             _stopped(node.process, pause_s)
             return
         node.kill()
-        time.sleep(pause_s / 3)
+        # A broker that returns within its session ends itself, because its node in ZooKeeper exists still.
+        uses_zookeeper = isinstance(node, OldNode)
+        time.sleep(SESSION_MS / 1000 + pause_s if uses_zookeeper else pause_s / 3)
         node.launch()
         if party == "broker":
             node.wait_ready()

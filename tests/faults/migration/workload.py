@@ -142,6 +142,9 @@ class TransactionalWriter(_Client):
         self.count += 1
         self._ended.wait(0.1)
 
+    def _close(self) -> None:
+        self._producer = None
+
 
 class Follower(_Client):
     """A member of a group that commits what it has read."""

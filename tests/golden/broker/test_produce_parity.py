@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import lz4.frame
 import pytest
 
 from kraft_protocol.ids import ZERO_UUID
@@ -31,6 +32,7 @@ def _topics(servers: tuple[Side, Side]) -> None:
     made.create("p.recent", message_timestamp_before_max_ms=str(DAY), message_timestamp_after_max_ms=str(DAY))
     made.create("p.small", max_message_bytes="300", segment_bytes="1048576")
     made.create("p.sequences")
+    made.create("p.lz4.blocks")
     made.create("p.codecs.append.time", message_timestamp_type="LogAppendTime")
     for name in ("malformed", "records", "unlike", "late", "garbage", "twice", "txn", "times"):
         made.create(f"p.{name}")
@@ -264,6 +266,17 @@ def test_garbage_inside_a_codec_gets_the_same_error(pair: Pair) -> None:
             made = altered(data, attributes=int(codec))
             pair.same(produce("p.garbage", (0, made)), 9, label=f"{label} {codec.name}")
     pair.check("p.garbage-0.log", lambda side: stored(side, "p.garbage").hex())
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_lz4_with_linked_blocks_is_refused_alike(pair: Pair, size: int) -> None:
+    """Java's consumers cannot read it, so a stored batch would stop them."""
+    payload = batch(record(b"v" * size))[HEADER_SIZE:]
+    for linked in (False, True):
+        compressed = lz4.frame.compress(payload, block_linked=linked, block_size=lz4.frame.BLOCKSIZE_MAX64KB)
+        made = altered(with_payload(compressed), attributes=int(Compression.LZ4))
+        pair.same(produce("p.lz4.blocks", (0, made)), 9, label=f"linked={linked}")
+    pair.check("p.lz4.blocks-0.log", lambda side: stored(side, "p.lz4.blocks").hex())
 
 
 def test_wrong_max_timestamps_get_the_same_answers(pair: Pair) -> None:

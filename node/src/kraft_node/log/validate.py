@@ -46,6 +46,9 @@ SIGNATURES: Final = {
     Compression.ZSTD: (b"\x28\xb5\x2f\xfd",),
 }
 """The first bytes of each codec's data; snappy data may have no frame (librdkafka)."""
+_LZ4_FLAGS: Final = 4
+_LZ4_UNLINKED: Final = 0x20
+"""The byte of a frame's flags, and the bit of independent blocks: Java's consumers cannot read linked blocks."""
 RECORD_ERRORS_MAX: Final = 1000
 """Bad records named in one response; a producer drops the batch after the first."""
 DECOMPRESSED_PER_MESSAGE_BYTE: Final = 32
@@ -158,6 +161,8 @@ def looks_sound(section: Buffer, codec: int, count: int, base_timestamp: int, ma
 
     `section`: the encoded records as they were sent.
     """
+    if codec == Compression.LZ4 and not _has_unlinked_blocks(section):
+        return False
     if count <= FEW_RECORDS and (not codec or len(section) <= SMALL_COMPRESSED):
         try:
             plain = decompress(codec, section, SMALL_PLAIN) if codec else section
@@ -261,6 +266,8 @@ def _pieces(data: Buffer, header: BatchHeader, config: LogConfig, name: str) -> 
     if not section:
         code = ErrorCode.INVALID_RECORD if header.compression == Compression.ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR
         raise KafkaError(code, f"{name}: no compressed data")
+    if header.compression == Compression.LZ4 and not _has_unlinked_blocks(section):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: no lz4 frame with independent blocks")
     try:
         for piece in decompress_pieces(header.compression, section, output_limit(config), PIECE_BYTES):
             yield from _sliced(memoryview(piece))
@@ -268,6 +275,10 @@ def _pieces(data: Buffer, header: BatchHeader, config: LogConfig, name: str) -> 
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{name}: {e} (32 times max.message.bytes)") from None
     except BatchError as e:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: {e}") from None
+
+
+def _has_unlinked_blocks(section: Buffer) -> bool:
+    return len(section) > _LZ4_FLAGS and bool(section[_LZ4_FLAGS] & _LZ4_UNLINKED)
 
 
 def _sliced(view: memoryview) -> Iterator[memoryview]:
