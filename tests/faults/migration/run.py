@@ -68,9 +68,9 @@ class Migration:
             admin.quota({"user": "ANONYMOUS", "client-id": CLIENT}, **quotas)
         fill(cluster)
         before = described(cluster)
-        writer, mover, follower = (
-            kind(cluster.bootstrap) for kind in (IdempotentWriter, TransactionalWriter, Follower)
-        )
+        writer = IdempotentWriter(cluster.bootstrap)
+        mover = TransactionalWriter(cluster.bootstrap)
+        follower = Follower(cluster.bootstrap)
         self._clients = [writer, mover, follower]
         for client in self._clients:
             client.start()

@@ -168,7 +168,7 @@ class Follower(_Client):
         message = self._consumer.poll(1)
         if message is None or message.error() is not None:
             return
-        for one in self._consumer.commit(message, asynchronous=False) or ():
+        for one in self._consumer.commit(message=message, asynchronous=False) or ():
             if one.error is None:
                 self.offsets[one.partition] = one.offset
                 self.count += 1
