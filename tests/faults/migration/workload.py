@@ -196,10 +196,8 @@ def read_all(bootstrap: str, topic: str) -> Counter[bytes]:
         consumer.assign(places)
 
         def is_read() -> bool:
-            message = consumer.poll(1)
-            if message is not None and message.error() is None:
-                found[message.value() or b""] += 1
-                return False
+            while some := consumer.consume(1_000, 1):
+                found.update(message.value() or b"" for message in some if message.error() is None)
             return all(one.offset >= ends[one.partition] for one in consumer.position(places))
 
         wait_for(f"the end of {topic}", is_read, timeout_s=PROGRESS_S)
