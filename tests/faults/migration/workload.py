@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -32,10 +33,15 @@ class _Client(ABC):
     def start(self) -> None:
         self._thread.start()
 
-    def goes_on(self) -> None:
-        """Wait for progress."""
+    def goes_on(self, help_on: Callable[[], None]) -> None:
+        """Wait for progress. `help_on` is called meanwhile."""
         target = self.count + 5
-        wait_for(f"progress of {type(self).__name__}", lambda: self.count >= target, timeout_s=PROGRESS_S)
+
+        def has_progress() -> bool:
+            help_on()
+            return self.count >= target
+
+        wait_for(f"progress of {type(self).__name__}", has_progress, timeout_s=PROGRESS_S)
 
     def stop(self) -> None:
         self._ended.set()
