@@ -70,13 +70,14 @@ class Migration:
             quotas = {"producer_byte_rate": 1e9, "consumer_byte_rate": 1e9, "request_percentage": 1e6}
             admin.quota({"user": "ANONYMOUS", "client-id": CLIENT}, **quotas)
         fill(cluster)
-        before = described(cluster)
         writer = IdempotentWriter(cluster.bootstrap)
         mover = TransactionalWriter(cluster.bootstrap)
         follower = Follower(cluster.bootstrap)
         self._clients = [writer, mover, follower]
         for client in self._clients:
             client.start()
+        self._clients_go_on()  # so that the internal topics exist
+        before = described(cluster)
         self._state("brokers with ZooKeeper", ("broker", "zookeeper"))
         cluster.start_our_controllers()
         self._state("reading", ("controller", "zookeeper"), wait=False)
@@ -147,9 +148,12 @@ class Migration:
             self._do(party, fault)
             self.done[f"{party} {fault}"] += 1
             if wait:
-                for client in self._clients:
-                    client.goes_on(self._restart_stuck)
+                self._clients_go_on()
                 wait_for("replicas in sync", self._in_sync, timeout_s=STATE_S)
+
+    def _clients_go_on(self) -> None:
+        for client in self._clients:
+            client.goes_on(self._restart_stuck)
 
     def _restart_stuck(self) -> None:
         """Restart brokers of Apache Kafka 3.9.2 that failed to load transactions: they do not try again.
