@@ -119,6 +119,27 @@ def key_of(certificate: str) -> str:
     return _fingerprint(_first(certificate).public_key())
 
 
+def public_key_of(key: str) -> str:
+    """The fingerprint of the public key of a private key, as `key_of` of its certificate. Raises CertificateError."""
+    return _fingerprint(_loaded_key(key).public_key())
+
+
+def key_in_pkcs8(key: str) -> str:
+    """A private key in the form that a node reads. Raises CertificateError."""
+    form = serialization.PrivateFormat.PKCS8
+    return _loaded_key(key).private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
+def certificates_in(text: str) -> list[x509.Certificate]:
+    """All certificates of a PEM text, at least one. Raises CertificateError."""
+    return _all(text)
+
+
+def text_of(certificate: x509.Certificate) -> str:
+    """A certificate as a PEM text."""
+    return _text(certificate)
+
+
 def ends_at(certificate: str) -> datetime:
     """When the first certificate in a text ends. Raises CertificateError."""
     return _first(certificate).not_valid_after_utc
