@@ -132,7 +132,14 @@ def _leads_to(chain: list[x509.Certificate], trusted: list[x509.Certificate]) ->
 
 def _check_loads(found: ListenerCertificate, key: str) -> None:
     """Load the key and the certificate as a node does: what a node refuses would stop its next start."""
-    texts = {"ssl.keystore.type": "PEM", "ssl.keystore.key": key, "ssl.keystore.certificate.chain": found.chain}
+    texts = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": key,
+        "ssl.keystore.certificate.chain": found.chain,
+        # Any trust will do: without it, all certificates of the system are loaded, which takes long.
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": found.chain,
+    }
     try:
         client_context(SslSettings.parse(texts))
     except TlsConfigError as error:
