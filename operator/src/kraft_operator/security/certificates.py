@@ -94,7 +94,8 @@ def issue(
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([_name(one) for one in sorted(names)]), False)
     made = builder.sign(signer, _hash_for(signer))
-    above = "" if issuer.issuer == issuer.subject else authority.certificate
+    # `bundle` leaves out all but certificates: a key beside them would reach everybody who has the chain.
+    above = "" if issuer.issuer == issuer.subject else bundle(authority.certificate)
     return Leaf(_text(made) + above, _key_text(key))
 
 

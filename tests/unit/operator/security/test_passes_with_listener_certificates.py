@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
+from kraft_operator.kube.client import ApiError
 from kraft_operator.security.certificates import Authority
 from kraft_operator.security.names import listener_file
+from kraft_operator.specs.client_config import trust_at
 from tests.unit.operator.fake_kubernetes import FakeApi, Watching
 from tests.unit.operator.reconciling import KEY, SIX, condition
 from tests.unit.operator.security.listener_files import NOW, certificate, public_authority
@@ -271,3 +275,38 @@ def test_a_request_is_withdrawn_with_its_field_and_the_file_stays() -> None:
         assert presented(api) == {data["tls.crt"]}
 
     settled(then, issued())
+
+
+@pytest.mark.parametrize(("status", "words"), [(404, "install cert-manager"), (403, "rbac.certificates=true")])
+def test_a_kubernetes_without_cert_manager_is_named_and_holds_up_nothing(status: int, words: str) -> None:
+    class WithoutCertificates(FakeApi):
+        async def list(self, kind: str, *rest: Any, **more: Any) -> list[dict[str, Any]]:
+            if kind == "Certificate":
+                raise ApiError(status, "Refused", "certificates")
+            return await super().list(kind, *rest, **more)
+
+    api = WithoutCertificates()
+    api.objects |= issued().objects
+
+    async def then(api: FakeApi, operator: Watching) -> None:
+        await again(api, operator)
+        assert degraded(api) == "IssuerNotUsable"
+        assert words in condition(api, "Degraded")["message"]
+        del api.objects["KRaftCluster", *KEY]["spec"]["listeners"][-1]["certificate"]
+        await again(api, operator)
+        assert degraded(api) != "IssuerNotUsable"
+
+    settled(then, api)
+
+
+def test_a_user_of_the_listener_gets_what_the_listener_needs() -> None:
+    for trusted in (AUTHORITY.certificate, ""):
+        api = given(certificate(AUTHORITY, NAMES, trusted=trusted))
+
+        async def then(api: FakeApi, operator: Watching, trusted: str = trusted) -> None:
+            public = trust(api)
+            assert trust_at(public, "outside").trusted == trusted
+            assert trust_at(public, "outside").trusts_system == (not trusted)
+            assert trust_at(public, "plain").trusted == secret(api, "sample-cluster-ca")["ca.crt"]
+
+        settled(then, api)
