@@ -13,7 +13,6 @@ import time
 from tests.sim.operator import authorities
 from tests.sim.operator.stories import BY_NAME, STORIES, with_chaos, with_crash_after
 
-
 AUTHORITIES = "authorities"
 
 

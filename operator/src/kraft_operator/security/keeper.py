@@ -24,10 +24,10 @@ from kraft_operator.security.authorities import (
 )
 from kraft_operator.security.certificates import CertificateError, ends_at, key_of
 from kraft_operator.security.listeners import (
-    ListenerCertificate,
     OwnCertificate,
     PendingError,
     Presented,
+    ServedCertificate,
     UnusableError,
     files_for,
     parsed,
@@ -112,7 +112,7 @@ class Kept:
     """Requests that have no effect, with the reason. Each is listed once."""
     lacking: set[int] = field(default_factory=set)
     """Nodes that cannot have a certificate, because somebody else's object has its name."""
-    certificates: dict[str, ListenerCertificate | None] = field(default_factory=dict)
+    certificates: dict[str, ServedCertificate | None] = field(default_factory=dict)
     """The own certificates of listeners. None: it cannot be used now, and nodes go on with what they have."""
 
     @property
@@ -206,7 +206,7 @@ def _presented(
     node_id: int,
     before: Mapping[str, str] | None,
     node_pem: str,
-    certificates: Mapping[str, ListenerCertificate | None],
+    certificates: Mapping[str, ServedCertificate | None],
     now: datetime,
 ) -> Presented:
     here = {name: certificates.get(name) for name, own in needs.listeners.items() if node_id in own.needed}

@@ -65,7 +65,7 @@ class OwnCertificate:
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerCertificate:
+class ServedCertificate:
     """A certificate that a listener can present."""
 
     pem: str = field(repr=False)
@@ -79,7 +79,7 @@ class ListenerCertificate:
         return chain_of(self.pem)
 
 
-def parsed(data: Mapping[str, str], now: datetime) -> ListenerCertificate:
+def parsed(data: Mapping[str, str], now: datetime) -> ServedCertificate:
     """The certificate in the entries of a Secret. Raises UnusableError."""
     if missing := [name for name in (CERTIFICATE, KEY) if not data.get(name)]:
         raise UnusableError("ListenerCertificateNotValid", f"{' and '.join(missing)} is missing")
@@ -94,7 +94,7 @@ def parsed(data: Mapping[str, str], now: datetime) -> ListenerCertificate:
             raise CertificateError(
                 f"{TRUSTED} does not have the authority of {CERTIFICATE}, so no client could connect"
             )
-        found = ListenerCertificate(key + "".join(map(text_of, chain)), "".join(map(text_of, trusted)))
+        found = ServedCertificate(key + "".join(map(text_of, chain)), "".join(map(text_of, trusted)))
         _check_loads(found, key)
     except CertificateError as error:
         raise UnusableError("ListenerCertificateNotValid", str(error)) from None
@@ -130,7 +130,7 @@ def _leads_to(chain: list[x509.Certificate], trusted: list[x509.Certificate]) ->
     return True
 
 
-def _check_loads(found: ListenerCertificate, key: str) -> None:
+def _check_loads(found: ServedCertificate, key: str) -> None:
     """Load the key and the certificate as a node does: what a node refuses would stop its next start."""
     texts = {
         "ssl.keystore.type": "PEM",
@@ -173,7 +173,7 @@ class Presented:
 def files_for(
     before: Files | None,
     node_pem: str,
-    certificates: Mapping[str, ListenerCertificate | None],
+    certificates: Mapping[str, ServedCertificate | None],
     needed: Mapping[str, NamesNeeded],
     retained: Collection[str],
     now: datetime,
@@ -218,7 +218,7 @@ def _still_good(pem: str, needed: NamesNeeded, now: datetime) -> bool:
 
 def trust_for(
     before: Files | None,
-    certificates: Mapping[str, ListenerCertificate | None],
+    certificates: Mapping[str, ServedCertificate | None],
     taken: Collection[str],
     retained: Collection[str],
 ) -> dict[str, str]:
