@@ -52,6 +52,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources: [secrets] # certificates of clusters with spec.security
   verbs: [get, list, create, patch, delete]
 {{- end }}
+{{- if .Values.rbac.certificates }}
+- apiGroups: [cert-manager.io]
+  resources: [certificates]
+  verbs: [get, list, create, patch, delete]
+{{- end }}
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, create]

@@ -69,7 +69,7 @@ def node_file(
         "log.dirs": ",".join(str(path) for path in log_dirs(pool, disk)),
         "http.listener": f"{HOST}:{ports[key(node_id, HTTP)]}",
     }
-    own |= security.properties(cluster, str(tls))
+    own |= security.properties(cluster, str(tls), roles)
     return text({**QUIET, **properties(cluster, pool, node_id, roles, *known), **own})
 
 

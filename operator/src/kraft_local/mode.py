@@ -17,6 +17,18 @@ def mode_of(record: Record) -> str:
     return present(record) if has_begun(record) else ""
 
 
+def without_issuers(spec: KRaftClusterSpec) -> KRaftClusterSpec:
+    """The specification without issuers of cert-manager, which are on Kubernetes only.
+
+    Their listeners have the certificates of the nodes.
+    """
+    listeners = [
+        one.model_copy(update={"certificate": None}) if one.certificate and one.certificate.issuer_ref else one
+        for one in spec.listeners
+    ]
+    return spec.model_copy(update={"listeners": listeners})
+
+
 def in_mode(file: Path, folder: Folder, record: Record, spec: KRaftClusterSpec, *, stopped: bool) -> Record:
     """The record with the mode in force. Raises BadResourceError if it is unknown, or cannot change now."""
     found = settled(record, spec, remains=folder.remains(), stopped=stopped)

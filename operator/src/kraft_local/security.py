@@ -24,10 +24,12 @@ from kraft_operator.security.authorities import Proof, State
 from kraft_operator.security.certificates import CertificateError
 from kraft_operator.security.client import OperatorTls, ask_nodes
 from kraft_operator.security.keeper import Kept, ending, keep
-from kraft_operator.security.names import CLUSTER, NODE, subject
+from kraft_operator.security.listeners import OwnCertificate, UnusableError
+from kraft_operator.security.names import CLUSTER, NODE, listener_of, subject
 from kraft_operator.security.wanted import needs_of
 from kraft_operator.specs.cluster import NamedCluster
-from kraft_operator.specs.security import authentication, has_tls
+from kraft_operator.specs.issuers import secret_of
+from kraft_operator.specs.security import authentication, has_own_certificate, has_tls, own_certificates
 from kraft_protocol.client.aio import Address
 from kraft_protocol.client.security import ClientSecurity
 
@@ -39,6 +41,8 @@ class FolderStore:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
+        self.secrets: dict[str, str] = {}
+        """The folder of each listener with a certificate of its own."""
 
     async def read(self, name: str) -> Mapping[str, str] | None:
         """Raises OSError if the files cannot be read."""
@@ -50,6 +54,13 @@ class FolderStore:
         return {path.name: path.read_text() for path in sorted(there.iterdir())}
 
     given = read
+
+    async def certificate(self, listener: str) -> Mapping[str, str] | None:
+        """Raises OSError, and UnusableError if a file is no text."""
+        try:
+            return await self.read(self.secrets[listener])
+        except UnicodeDecodeError:
+            raise UnusableError("ListenerCertificateNotValid", "it has a file that is no text") from None
 
     async def write(self, name: str, data: Mapping[str, str]) -> None:
         """Raises OSError. The files are durable when this returns."""
@@ -66,6 +77,12 @@ class FolderStore:
         _flush(link.parent)
         if former is not None:
             shutil.rmtree(former, ignore_errors=True)
+
+
+def own_listeners(cluster: NamedCluster, brokers: Collection[int]) -> dict[str, OwnCertificate]:
+    """The listeners with certificates of their own. Clients reach all of them by one name."""
+    needed = {i: [frozenset({HOST})] for i in brokers}
+    return {one.name: OwnCertificate(secret_of(cluster, one), needed) for one in own_certificates(cluster)}
 
 
 def _write(path: Path, text: str) -> None:
@@ -114,7 +131,11 @@ class LocalSecurity:
             trusting = {i: self._trusting(cluster, i, name) for i in running}
             return await ask_nodes(name, state, trusting, {i: self._encrypted(cluster, i) for i in running}, role, now)
 
-        needs = needs_of(cluster, annotations, {node.id: HOSTS for node in record.nodes}, record.authorities)
+        hosts = {node.id: HOSTS for node in record.nodes}
+        own = own_listeners(cluster, [node.id for node in record.nodes if node.broker])
+        self._store.secrets = {name: one.secret for name, one in own.items()}
+        retained = {i: self._listeners_of(i) for i in running}
+        needs = needs_of(cluster, annotations, hosts, record.authorities, own, retained)
         self.kept = await (
             ending(self._store, needs, now) if cluster.spec.paused else keep(self._store, needs, now, prove)
         )
@@ -137,6 +158,12 @@ class LocalSecurity:
             plan.waits += [f"certificate of node {step.node}" for step in early]
         return plan
 
+    def _listeners_of(self, node_id: int) -> list[str]:
+        """The listeners with files of their own, which a running node may read."""
+        files = self._folder.tls(node_id)
+        found = [listener_of(path.name) for path in files.iterdir()] if files.exists() else []
+        return [name for name in found if name is not None]
+
     def _has_files(self, node_id: int) -> bool:
         return self._folder.tls(node_id).exists()
 
@@ -148,7 +175,8 @@ class LocalSecurity:
         return self._addresses(node_id, [one.name for one in listeners if authentication(cluster, one) == "MutualTls"])
 
     def _encrypted(self, cluster: NamedCluster, node_id: int) -> list[Address]:
-        listeners = [one.name for one in cluster.listeners if has_tls(cluster, one)]
+        encrypted = [one for one in cluster.listeners if has_tls(cluster, one)]
+        listeners = [one.name for one in encrypted if not has_own_certificate(cluster, one)]
         return self._addresses(node_id, [CONTROLLER, *listeners])
 
     def _addresses(self, node_id: int, listeners: Collection[str]) -> list[Address]:

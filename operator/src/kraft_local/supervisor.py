@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from kraft_local.files import local_aspects
 from kraft_local.folder import Folder, fresh_id, stamp
-from kraft_local.mode import in_mode, mode_of
+from kraft_local.mode import in_mode, mode_of, without_issuers
 from kraft_local.objects import LocalObjects
 from kraft_local.ports import CONTROLLER, HOST, HTTP, NoPortError, key
 from kraft_local.probe import all_not_ready
@@ -196,7 +196,7 @@ class Supervisor:
     def _spec(self) -> KRaftClusterSpec:
         """The specification of the file, with the requests of the command line."""
         assert self.memory.accepted is not None, "load comes first"
-        return with_requests(KRaftClusterSpec.model_validate(self.memory.accepted), self._requests)
+        return without_issuers(with_requests(KRaftClusterSpec.model_validate(self.memory.accepted), self._requests))
 
     def annotations(self) -> dict[str, str]:
         """The annotations of the file and of the requests."""

@@ -23,9 +23,16 @@ from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import Credential, DeclaredUsers, DesiredUser, UserState, names_of
 from kraft_operator.security.certificates import Authority, CertificateError, key_of
-from kraft_operator.security.names import CLIENTS, TRUST, TRUSTED, authority_name
+from kraft_operator.security.names import CLIENTS, TRUST, authority_name
 from kraft_operator.specs import issued as by_issue
-from kraft_operator.specs.client_config import ClientAccess, password_problem, secret_data
+from kraft_operator.specs.client_config import (
+    TRUSTED_FILE,
+    ClientAccess,
+    Trust,
+    password_problem,
+    secret_data,
+    trust_at,
+)
 from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.issued import Issued
 from kraft_operator.specs.remembered import remembered_users, user_claims_of
@@ -116,7 +123,7 @@ class LocalUsers:
             return Credential("", "UserNameTooLong", problem)
         try:
             issued = self._in_force(resource, desired, spec)
-            trusted = self._security_file(TRUST, TRUSTED) if has_tls(cluster, listener) else ""
+            trust = trust_at(self._public(), listener.name) if has_tls(cluster, listener) else Trust()
         except FileNotFoundError as error:
             return Credential("", "SecretMissing", f"{error.filename} does not exist")
         except CertificateError as error:
@@ -128,14 +135,17 @@ class LocalUsers:
             desired.user,
             desired.mechanism,
             issued.text("password"),
-            trusted,
+            trust.trusted,
             issued.text("user.crt"),
             issued.text("user.key"),
+            trust.trusts_system,
         )
         folder = self._folder.user(desired.resource)
         texts = {key: value.encode() for key, value in secret_data(access, str(folder)).items()}
         for name, data in {**issued.data, **texts}.items():
             _write(folder / name, data)
+        if TRUSTED_FILE not in texts:
+            (folder / TRUSTED_FILE).unlink(missing_ok=True)
         self._issued[desired.resource] = issued
         return Credential(issued.id)
 
@@ -187,6 +197,10 @@ class LocalUsers:
         except (ValueError, KeyError, TypeError, AttributeError):
             text = "this is not the file of a user's credentials: restore it, or delete it to get new credentials"
             raise ValueError(f"{path}: {text}") from None
+
+    def _public(self) -> dict[str, str]:
+        """What clients trust, by listener. Raises FileNotFoundError."""
+        return {path.name: path.read_text() for path in self._folder.security(TRUST).iterdir()}
 
     def _security_file(self, name: str, file: str) -> str:
         return (self._folder.security(name) / file).read_text()

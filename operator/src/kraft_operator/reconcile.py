@@ -60,6 +60,7 @@ from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.config_check import cluster_config_problems
 from kraft_operator.specs.fronts import listener_problems
 from kraft_operator.specs.planner_input import wanted_of
+from kraft_operator.specs.security import own_certificates
 from kraft_operator.specs.windows import window_problems, window_state
 from kraft_protocol.client.aio import UnreachableError
 
@@ -76,6 +77,8 @@ PASS_S: Final = 120.0
 UNKNOWN_S: Final = 10.0
 """Missing or outdated views are reported only after this many seconds."""
 UNKNOWN: Final = frozenset({"QuorumUnknown", "PartitionsUnknown", "VotersChange"})
+CERTIFICATES_S: Final = 60.0
+"""A cluster rests no longer than this if a listener has its own certificate: no watch shows changes of Secrets."""
 RESTS_S: Final = 1200.0
 """After this many seconds, everything is read again, to revert manual edits that watches do not show."""
 
@@ -127,7 +130,8 @@ class _Memory:
 
 def _rests_s(cluster: NamedCluster) -> float:
     """How long a cluster may rest, in seconds: at most until a maintenance window opens or closes."""
-    longest_s = RESTS_S * (1 + random.random() / 10)  # noqa: S311  (not all at once)
+    longest_s = CERTIFICATES_S if own_certificates(cluster) else RESTS_S
+    longest_s *= 1 + random.random() / 10  # noqa: S311  (not all at once)
     now = datetime.now(UTC)
     changes = window_state(cluster.spec.update_strategy.maintenance_windows, now).changes
     return longest_s if changes is None else min(longest_s, (changes - now).total_seconds())

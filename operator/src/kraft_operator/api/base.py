@@ -62,6 +62,7 @@ def marked(*, keys: tuple[str, ...] = (), rules: tuple[Rule, ...] = (), free: bo
 
 
 Name = Annotated[str, Field(pattern=NAME, max_length=NAME_CHARS_MAX)]
+SecretName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 NodeId = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})]
 Quantity = Annotated[str, Field(pattern=QUANTITY, max_length=QUANTITY_CHARS_MAX)]
 Amount = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from kraft_operator.api.base import Model, Name, NodeId, Rule, marked
+from kraft_operator.api.base import Model, Name, NodeId, Rule, SecretName, marked
 
 LISTENERS_MAX: Final = 8
 OVERRIDES_MAX: Final = 100
@@ -66,6 +66,47 @@ class BrokerOverride(Model):
     load_balancer_ip: LoadBalancerIp = None
 
 
+class IssuerRef(Model):
+    """An issuer of cert-manager."""
+
+    name: SecretName
+    kind: Annotated[
+        str,
+        Field(min_length=1, max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9]*$", description="Issuer or ClusterIssuer"),
+    ] = "Issuer"
+    group: Annotated[str, Field(max_length=253, pattern=HOST, description="of issuers outside of cert-manager")] = (
+        "cert-manager.io"
+    )
+
+
+class ListenerCertificate(Model):
+    """Where the certificate of a listener comes from."""
+
+    RULES: ClassVar = (
+        Rule(
+            "has(self.secretName) != has(self.issuerRef)",
+            "a certificate comes from a Secret or from an issuer: give secretName or issuerRef",
+        ),
+    )
+    secret_name: (
+        Annotated[
+            SecretName,
+            Field(
+                description="a Secret with tls.crt (the certificate, then its chain) and tls.key. Clients trust its"
+                " ca.crt; without ca.crt they trust what their system trusts. An administrator must label the Secret"
+                " kraftcluster.io/certificate=allowed"
+            ),
+        ]
+        | None
+    ) = None
+    issuer_ref: (
+        Annotated[
+            IssuerRef, Field(description="the operator requests the certificate from this issuer of cert-manager")
+        ]
+        | None
+    ) = None
+
+
 class Listener(Model):
     """A listener of the brokers. The brokers use the first listener of type Internal among themselves."""
 
@@ -105,6 +146,10 @@ class Listener(Model):
             "self.type == 'LoadBalancer' || (!has(self.bootstrap.loadBalancerIP)"
             " && self.brokers.all(b, !has(b.loadBalancerIP)))",
             "loadBalancerIP is of listeners of type LoadBalancer: leave it out, or change the type",
+        ),
+        Rule(
+            "!has(self.certificate) || !has(self.tls) || self.tls",
+            "a listener without TLS has no certificate: leave certificate out, or set tls to true",
         ),
         Rule(
             "self.type in ['NodePort', 'LoadBalancer'] || (!has(self.bootstrap.nodePort)"
@@ -187,6 +232,12 @@ class Listener(Model):
         Annotated[str, Field(min_length=1, max_length=253, description="of a LoadBalancer; it never changes")] | None
     ) = None
     tls: Annotated[bool, Field(description="default: true if security.tls is Enabled")] | None = None
+    certificate: (
+        Annotated[
+            ListenerCertificate, Field(description="default: the certificates of the nodes, by the cluster's authority")
+        ]
+        | None
+    ) = None
     authentication: (
         Annotated[
             Literal["MutualTls", "ScramSha512", "Anonymous"],

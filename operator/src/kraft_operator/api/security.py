@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from kraft_operator.api.base import Model, Name, Rule
+from kraft_operator.api.base import Model, Name, Rule, SecretName
 
 NODES_PORT: Final = 9091
 """The port of the nodes' own listener in a cluster with TLS."""
@@ -51,8 +51,9 @@ SECURITY_RULES: Final = (
     ),
     Rule(
         "!has(self.security) || self.security.tls == 'Enabled'"
-        " || self.listeners.all(l, !has(l.authentication) && (!has(l.tls) || !l.tls))",
-        "tls and authentication of a listener need the authorities of the cluster: set security.tls to Enabled",
+        " || self.listeners.all(l, !has(l.authentication) && (!has(l.tls) || !l.tls) && !has(l.certificate))",
+        "tls, certificate and authentication of a listener need the authorities of the cluster: set security.tls to"
+        " Enabled",
     ),
     Rule(
         "self.listeners.all(l, !has(l.authentication) || l.authentication != 'MutualTls' || !has(l.tls) || l.tls)",
@@ -101,13 +102,11 @@ MODE_RULES: Final = (
     Rule(
         "has(self.spec.security) || !has(oldSelf.status) || !has(oldSelf.status.security)"
         " || oldSelf.status.security == 'Tls'"
-        " || self.spec.listeners.all(l, !has(l.authentication) && (!has(l.tls) || !l.tls))",
-        "this cluster began without TLS, so a listener has neither tls nor authentication: turn TLS on first",
+        " || self.spec.listeners.all(l, !has(l.authentication) && (!has(l.tls) || !l.tls) && !has(l.certificate))",
+        "this cluster began without TLS, so a listener has no tls, certificate or authentication: turn TLS on first",
     ),
 )
 """Rules of the whole resource about changes: they compare with the mode in which the cluster runs."""
-
-SecretName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 
 
 class CertificateAuthority(Model):

@@ -25,7 +25,14 @@ from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import BATCH_MAX, Credential, DesiredUser, UserState
 from kraft_operator.security.certificates import Authority, CertificateError, key_of
 from kraft_operator.specs import issued as by_issue
-from kraft_operator.specs.client_config import TRUSTED_FILE, ClientAccess, password_problem, secret_data
+from kraft_operator.specs.client_config import (
+    TRUSTED_FILE,
+    ClientAccess,
+    Trust,
+    password_problem,
+    secret_data,
+    trust_at,
+)
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
 from kraft_operator.specs.issued import Issued, time_text
 from kraft_operator.specs.security import has_tls
@@ -45,7 +52,7 @@ ROTATION: Final = f"{GROUP}/rotation"
 UNREPORTED: Final = frozenset({"Changing", "AuthorityWaits"})
 """Reasons that need no help. They cause no event."""
 CONFLICT: Final = 409
-RESERVED: Final = re.compile(r".+-(cluster-ca|clients-ca|[0-9]+-tls)")
+RESERVED: Final = re.compile(r".+-(cluster-ca|clients-ca|[0-9]+-tls|listener-tls)")
 """Names of the Secrets with the certificates of clusters (`security.names`). A user's Secret there would stop a cluster
 whose node comes later."""
 
@@ -78,7 +85,7 @@ class UserObjects:
     _given: dict[str, Object] = field(default_factory=dict)
     _passwords: dict[str, str] = field(default_factory=dict, repr=False)
     _issued: dict[str, Issued] = field(default_factory=dict)
-    _trusted: str = ""
+    _trust: Mapping[str, str] = field(default_factory=dict)
     _authority: Authority | None = None
     _made: int = 0
 
@@ -115,7 +122,7 @@ class UserObjects:
         self._given = {one["metadata"]["name"]: one for one in given}
         if self.cluster.secure:
             trust = await self.api.get("ConfigMap", namespace, f"{name}-trust")
-            self._trusted = (trust or {}).get("data", {}).get(TRUSTED_FILE, "")
+            self._trust = (trust or {}).get("data", {})
         if self.cluster.secure and any(not one.mechanism for one in desired_users):
             authority = await self.api.get("Secret", namespace, f"{name}-clients-ca")
             if authority is not None:
@@ -142,7 +149,7 @@ class UserObjects:
         rotation = resource["metadata"].get("annotations", {}).get(ROTATE, "")
         if fitting_listener(self.cluster, spec) is None:
             raise _ProblemError("NoListener", missing_listener(self.cluster, spec))
-        if self.cluster.secure and not self._trusted:
+        if self.cluster.secure and not self._trust.get(TRUSTED_FILE):
             raise _ProblemError("AuthorityWaits", "the certificates of the cluster are not made yet")
         there = self._secrets.get(desired.resource)
         if there is not None and not _is_of(there, resource):
@@ -218,14 +225,16 @@ class UserObjects:
         """Write the user's Secret if it differs. Raises _ProblemError."""
         listener = fitting_listener(self.cluster, spec)
         assert listener is not None
+        trust = trust_at(self._trust, listener.name) if has_tls(self.cluster, listener) else Trust()
         access = ClientAccess(
             bootstrap(self.cluster, listener),
             desired.user,
             desired.mechanism,
             issued.text("password"),
-            self._trusted if has_tls(self.cluster, listener) else "",
+            trust.trusted,
             issued.text("user.crt"),
             issued.text("user.key"),
+            trust.trusts_system,
         )
         texts = {key: value.encode() for key, value in secret_data(access, MOUNT).items()}
         data = {key: base64.b64encode(value).decode() for key, value in sorted({**issued.data, **texts}.items())}

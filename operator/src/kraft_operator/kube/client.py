@@ -68,6 +68,7 @@ PLURALS: Final = {
     "NetworkPolicy": ("apis/networking.k8s.io/v1", "networkpolicies"),
     "Ingress": ("apis/networking.k8s.io/v1", "ingresses"),
     "Route": ("apis/route.openshift.io/v1", "routes"),
+    "Certificate": ("apis/cert-manager.io/v1", "certificates"),
     "Lease": ("apis/coordination.k8s.io/v1", "leases"),
     "KRaftCluster": ("apis/kraftcluster.io/v1alpha1", "kraftclusters"),
     "KRaftUser": ("apis/kraftcluster.io/v1alpha1", "kraftusers"),

@@ -94,7 +94,8 @@ def issue(
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([_name(one) for one in sorted(names)]), False)
     made = builder.sign(signer, _hash_for(signer))
-    above = "" if issuer.issuer == issuer.subject else authority.certificate
+    # `bundle` leaves out all but certificates: a key beside them would reach everybody who has the chain.
+    above = "" if issuer.issuer == issuer.subject else bundle(authority.certificate)
     return Leaf(_text(made) + above, _key_text(key))
 
 
@@ -117,6 +118,27 @@ def check_authority(authority: Authority) -> None:
 def key_of(certificate: str) -> str:
     """The SHA-256 fingerprint of the public key of the first certificate in a text. Raises CertificateError."""
     return _fingerprint(_first(certificate).public_key())
+
+
+def public_key_of(key: str) -> str:
+    """The fingerprint of the public key of a private key, as `key_of` of its certificate. Raises CertificateError."""
+    return _fingerprint(_loaded_key(key).public_key())
+
+
+def key_in_pkcs8(key: str) -> str:
+    """A private key in the form that a node reads. Raises CertificateError."""
+    form = serialization.PrivateFormat.PKCS8
+    return _loaded_key(key).private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+
+
+def certificates_in(text: str) -> list[x509.Certificate]:
+    """All certificates of a PEM text, at least one. Raises CertificateError."""
+    return _all(text)
+
+
+def text_of(certificate: x509.Certificate) -> str:
+    """A certificate as a PEM text."""
+    return _text(certificate)
 
 
 def ends_at(certificate: str) -> datetime:

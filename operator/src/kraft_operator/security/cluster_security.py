@@ -24,10 +24,20 @@ from kraft_operator.security.authorities import Proof, State
 from kraft_operator.security.certificates import CertificateError
 from kraft_operator.security.client import OperatorTls, ask_nodes
 from kraft_operator.security.keeper import Kept, NotOursError, ending, keep, seen
-from kraft_operator.security.names import CLIENTS, CLUSTER, NODE, TRUST, authority_name, subject
+from kraft_operator.security.listener_secrets import ListenerSecrets
+from kraft_operator.security.listeners import OwnCertificate, UnusableError
+from kraft_operator.security.names import CLIENTS, CLUSTER, NODE, TRUST, authority_name, listener_of, subject
 from kraft_operator.security.wanted import needs_of
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
-from kraft_operator.specs.security import authentication, has_tls, names
+from kraft_operator.specs.issuers import hosts_requested, issued_listeners, names_needed, secret_of
+from kraft_operator.specs.security import (
+    CERTIFICATES,
+    authentication,
+    has_own_certificate,
+    has_tls,
+    names,
+    own_certificates,
+)
 from kraft_operator.specs.storage import owned
 from kraft_protocol.client.aio import Address
 from kraft_protocol.client.security import ClientSecurity
@@ -51,6 +61,7 @@ class SecretStore:
         self._api = api
         self._cluster = cluster
         self._there: dict[str, Object] = {}
+        self.listeners = ListenerSecrets(api, cluster)
 
     async def load(self) -> None:
         """Read all objects. Raises ApiError."""
@@ -97,6 +108,19 @@ class SecretStore:
         if there["metadata"].get("labels", {}).get(GRANT) != "allowed":
             raise CertificateError(f"an administrator must label it {GRANT}=allowed")
         return _texts(there)
+
+    async def certificate(self, listener: str) -> Mapping[str, str] | None:
+        """Raises ApiError, UnusableError and PendingError."""
+        there = await self.listeners.read(listener)
+        try:
+            return None if there is None else _texts(there)
+        except CertificateError as error:
+            raise UnusableError("ListenerCertificateNotValid", str(error)) from None
+
+    @property
+    def has_listener_files(self) -> bool:
+        """Whether a node has a file for a listener with a certificate of its own, also of a former one."""
+        return any(listener_of(file) for one in self._there.values() for file in one.get("data", {}))
 
     async def write(self, name: str, data: Mapping[str, str]) -> None:
         """Raises ApiError, 409 if another writer has changed the object."""
@@ -233,7 +257,11 @@ class ClusterSecurity:
         hosts = {
             node.id: names(cluster, node.id, node.broker, outside_of(cluster, node.id, listed)) for node in record.nodes
         }
-        kept = await keep(self._store, needs_of(cluster, annotations, hosts, record.authorities), now, prove)
+        own = own_listeners(cluster, record, listed)
+        requested = {one.name: hosts_requested(one, own[one.name].needed.values()) for one in issued_listeners(cluster)}
+        await self._store.listeners.request(requested, leftovers=self._store.has_listener_files)
+        needs = needs_of(cluster, annotations, hosts, record.authorities, own, retained_by(listed))
+        kept = await keep(self._store, needs, now, prove)
         self._take(kept.states)
         await self._store.own()
         await self._store.drop({f"{node.id}-tls" for node in record.nodes} | {f"{i}-tls" for i in listed.pods})
@@ -248,11 +276,13 @@ def _answers(found: Found, node_id: int) -> bool:
 def _addresses(
     cluster: NamedCluster, listed: ListedObjects, name: str
 ) -> tuple[dict[int, list[Address]], dict[int, list[Address]]]:
-    """By node: the listeners that authenticate clients by the authority `name`, and all listeners with TLS."""
+    """By node: listeners that authenticate clients by the authority `name`, and those with the node's certificate."""
     trusting: dict[int, list[Address]] = {}
     presenting: dict[int, list[Address]] = {}
     clients = {one.port for one in cluster.spec.listeners if authentication(cluster, one) == "MutualTls"}
-    encrypted = {one.port for one in cluster.spec.listeners if has_tls(cluster, one)}
+    encrypted = {
+        one.port for one in cluster.spec.listeners if has_tls(cluster, one) and not has_own_certificate(cluster, one)
+    }
     ours = {one.port for one in cluster.spec.listeners}
     for node_id, pod in listed.pods.items():
         address = pod.get("status", {}).get("podIP", "")
@@ -262,6 +292,28 @@ def _addresses(
         trusting[node_id] = [Address(address, port) for port in sorted(asked)]
         presenting[node_id] = [Address(address, port) for port in sorted((ports - ours) | (ports & encrypted))]
     return trusting, presenting
+
+
+def own_listeners(cluster: NamedCluster, record: Record, listed: ListedObjects) -> dict[str, OwnCertificate]:
+    """The listeners with certificates of their own, with the names that clients use for each broker."""
+
+    def machine(node_id: int) -> str:
+        return str(listed.pods.get(node_id, {}).get("status", {}).get("hostIP", ""))
+
+    brokers = [node.id for node in record.nodes if node.broker]
+    return {
+        one.name: OwnCertificate(
+            secret_of(cluster, one),
+            {i: names_needed(cluster, one, i, listed.addresses, machine(i)) for i in brokers},
+        )
+        for one in own_certificates(cluster)
+    }
+
+
+def retained_by(listed: ListedObjects) -> dict[int, list[str]]:
+    """By node: the listeners whose files its pod reads. The specification may have changed since the pod started."""
+    found = {i: pod["metadata"].get("annotations", {}).get(CERTIFICATES, "") for i, pod in listed.pods.items()}
+    return {i: text.split(",") for i, text in found.items() if text}
 
 
 def outside_of(cluster: NamedCluster, node_id: int, listed: ListedObjects) -> set[str]:

@@ -28,6 +28,27 @@ def node_name(node_id: int) -> str:
     return f"{node_id}-tls"
 
 
+def listener_file(listener: str) -> str:
+    """The file of a node with the key and the certificate of a listener that has its own."""
+    return f"listener-{listener}.pem"
+
+
+def listener_of(file: str) -> str | None:
+    """Inverse of `listener_file`. Returns None for any other file."""
+    found = file.removeprefix("listener-").removesuffix(".pem")
+    return found if file == listener_file(found) else None
+
+
+def trusted_by_clients_of(listener: str) -> str:
+    """The entry of the public object with what clients of such a listener trust."""
+    return f"{listener}.{TRUSTED}"
+
+
+def listener_secret(listener: str) -> str:
+    """The stored name of a listener's certificate that cert-manager issues."""
+    return f"{listener}-listener-tls"
+
+
 def subject(role: str, cluster: str, namespace: str) -> dict[str, str]:
     """The subject of a node's or the operator's certificate.
 

@@ -10,6 +10,7 @@ from kraft_operator.api.base import GROUP
 from kraft_operator.api.security import CertificateAuthority, Security
 from kraft_operator.security.authorities import Asked, Policy
 from kraft_operator.security.keeper import Needs
+from kraft_operator.security.listeners import OwnCertificate
 from kraft_operator.security.names import CLIENTS, CLUSTER
 from kraft_operator.specs.cluster import NamedCluster
 
@@ -24,8 +25,13 @@ def needs_of(
     annotations: Mapping[str, str],
     nodes: Mapping[int, Collection[str]],
     known: Collection[tuple[str, str]],
+    listeners: Mapping[str, OwnCertificate] | None = None,
+    retained: Mapping[int, Collection[str]] | None = None,
 ) -> Needs:
-    """What a cluster with TLS needs. `nodes` are the names of its nodes, `known` the authorities of the record."""
+    """What a cluster with TLS needs. `nodes` are the names of its nodes, `known` the authorities of the record.
+
+    `listeners` have certificates of their own. `retained` are those whose files processes may still read, by node.
+    """
     security = cluster.spec.security
     assert security is not None, "only clusters with TLS need certificates"
     requests, forgotten = (_words(annotations.get(key, "")) for key in (REPLACE_AUTHORITY, FORGET_AUTHORITY))
@@ -38,6 +44,8 @@ def needs_of(
         {name: Asked(request=requests.get(name, ""), forget=forgotten.get(name, "")) for name in both},
         {name: secret for name in both if (secret := _source(security, name).secret_name)},
         {name: _policy(security, name) for name in both},
+        listeners or {},
+        retained or {},
     )
 
 

@@ -6,9 +6,11 @@ Java's file and Python's dictionary have certificates inside. Files of librdkafk
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from kraft_operator.security.names import trusted_by_clients_of
 from kraft_operator.specs.properties import text
 from kraft_protocol.sasl.jaas import written
 from kraft_protocol.sasl.properties import MODULES
@@ -28,22 +30,38 @@ class ClientAccess:
     """The SCRAM mechanism; empty with a certificate."""
     password: str = field(default="", repr=False)
     trusted: str = ""
-    """Certificates that the client trusts, as PEM; empty without TLS."""
+    """Certificates that the client trusts, as PEM."""
     certificate: str = ""
     """The certificate of the client and its chain, as PEM."""
     key: str = field(default="", repr=False)
+    trusts_system: bool = False
+    """TLS without `trusted`: the client trusts what its system trusts, such as public authorities."""
 
     @property
     def protocol(self) -> str:
         """The security protocol, by Kafka's name."""
+        has_tls = bool(self.trusted) or self.trusts_system
         if self.mechanism:
-            return "SASL_SSL" if self.trusted else "SASL_PLAINTEXT"
-        return "SSL" if self.trusted else "PLAINTEXT"
+            return "SASL_SSL" if has_tls else "SASL_PLAINTEXT"
+        return "SSL" if has_tls else "PLAINTEXT"
 
     @property
     def jaas(self) -> str:
         """The value of `sasl.jaas.config`."""
         return written(MODULES[self.mechanism], {"username": self.user, "password": self.password})
+
+
+class Trust(NamedTuple):
+    """What clients of a listener trust."""
+
+    trusted: str = ""
+    trusts_system: bool = False
+
+
+def trust_at(public: Mapping[str, str], listener: str) -> Trust:
+    """What clients of a listener with TLS trust, by the cluster's public object (`NAME-trust`)."""
+    own = public.get(trusted_by_clients_of(listener))
+    return Trust(public.get(TRUSTED_FILE, "")) if own is None else Trust(own, not own)
 
 
 def password_problem(data: bytes) -> str:

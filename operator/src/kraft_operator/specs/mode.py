@@ -130,8 +130,8 @@ def mode_problems(cluster: NamedCluster, given: KRaftClusterSpec) -> list[str]:
     if given.security is not None:
         return []
     if not cluster.secure:
-        wrong = [one.name for one in given.listeners if one.authentication is not None or one.tls]
-        text = "spec.listeners[{}]: this cluster began without TLS, so a listener has neither tls nor authentication"
+        wrong = [one.name for one in given.listeners if one.authentication is not None or one.tls or one.certificate]
+        text = "spec.listeners[{}]: this cluster began without TLS, so it has no tls, certificate or authentication"
         sni = [one.name for one in given.listeners if one.type in BY_SNI]
         more = "spec.listeners[{}]: an Ingress or Route needs TLS, and this cluster began without it"
         return [*(text.format(name) for name in wrong), *(more.format(name) for name in sni)]

@@ -64,7 +64,11 @@ def pod(
     metadata = cluster.metadata(cluster.node(node.id), node_id=node.id, pool=pool.name)
     marks = metadata["labels"] | {f"{GROUP}/{role}": "true" for role in roles}
     metadata["labels"] = pool.pod.labels | marks  # the labels by which pods are found take precedence
-    metadata["annotations"] = {**pool.pod.annotations, **{ASPECT + key: value for key, value in aspects.items()}}
+    metadata["annotations"] = {
+        **pool.pod.annotations,
+        **{ASPECT + key: value for key, value in aspects.items()},
+        **security.pod_annotations(cluster, roles),
+    }
     command = ["kafka-server-start", f"{CONFIG}/{FILE}"]
     if "broker" in roles:
         command += ["--override", f"advertised.listeners={advertised(cluster, node.id, external)}"]

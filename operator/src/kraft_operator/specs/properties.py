@@ -81,7 +81,7 @@ def properties(
     if broker:
         internal = next(one for one in cluster.listeners if one.type == "Internal")
         found["inter.broker.listener.name"] = listener_name(internal)
-    found |= security.properties(cluster, security.FOLDER)
+    found |= security.properties(cluster, security.FOLDER, roles)
     found["http.listener"] = f":{spec.metrics.port}"  # probes need it, even without other users
     return dict(sorted(found.items()))
 
@@ -148,11 +148,14 @@ def _digests(cluster: NamedCluster, pool: NodePool, *, defaults: bool) -> dict[s
     dynamic = dynamic_values(spec)
     static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in dynamic}
     static |= {f"pool:{key}": value for key, value in pool.config.items()}
-    others = {"host", "first_node_port", *OUTSIDE, *(security.LATER if defaults else ())}
+    # Where a certificate comes from restarts no node: only whether a broker reads a file of its own for the listener.
+    others = {"host", "first_node_port", "certificate", *OUTSIDE, *(security.LATER if defaults else ())}
     static["listeners"] = [one.model_dump(exclude=others, exclude_defaults=not defaults) for one in spec.listeners]
     addresses = {one.name: found for one in spec.listeners if (found := _services(cluster, one, pool))}
     if addresses and "broker" in pool.roles:
         static["addresses"] = addresses
+    if "broker" in pool.roles and (own := security.own_certificates(cluster)):
+        static["certificates"] = [one.name for one in own]
     if cluster.secure:
         assert spec.security is not None
         static["security"] = [spec.security.authorization, sorted(spec.security.super_users)]

@@ -6,9 +6,10 @@ that of the clients alone. So no certificate of a client opens the way of the no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
+from kraft_operator.api.base import GROUP
 from kraft_operator.api.listeners import Listener
 from kraft_operator.security.names import (
     CLIENTS_TRUST,
@@ -16,6 +17,7 @@ from kraft_operator.security.names import (
     KEYS,
     NODE,
     OPERATOR,
+    listener_file,
     node_name,
     principal,
 )
@@ -26,6 +28,8 @@ FOLDER: Final = "/etc/kraft-tls"
 VOLUME: Final = "tls"
 READABLE: Final = 0o444
 """The mode of the files: only the pod's own processes see them."""
+CERTIFICATES: Final = f"{GROUP}/certificates"
+"""Annotation of a pod: the listeners with certificates of their own that its node knows. Their files must stay."""
 LATER: Final = ("tls", "authentication", "annotations", "source_ranges", "load_balancer_class")
 """Fields of listeners that operators without TLS did not have."""
 COMMON_NAME: Final = "RULE:^CN=([^,]+)(,.*)?$/$1/"
@@ -63,7 +67,17 @@ def protocol_map(cluster: NamedCluster, controllers: str) -> str:
     return ",".join([*found, f"{controllers}:{'SSL' if cluster.secure else 'PLAINTEXT'}"])
 
 
-def properties(cluster: NamedCluster, folder: str) -> dict[str, str]:
+def has_own_certificate(cluster: NamedCluster, listener: Listener) -> bool:
+    """Whether a listener presents a certificate that does not come from the cluster's authority."""
+    return cluster.secure and has_tls(cluster, listener) and listener.certificate is not None
+
+
+def own_certificates(cluster: NamedCluster) -> list[Listener]:
+    """The listeners with a certificate of their own."""
+    return [one for one in cluster.spec.listeners if has_own_certificate(cluster, one)]
+
+
+def properties(cluster: NamedCluster, folder: str, roles: Collection[str]) -> dict[str, str]:
     """The keys of TLS, authentication and permissions; `folder` has the node's files. Empty without TLS."""
     security = cluster.spec.security
     if security is None or not cluster.secure:
@@ -79,6 +93,10 @@ def properties(cluster: NamedCluster, folder: str) -> dict[str, str]:
     }
     for listener in cluster.spec.listeners:
         found |= _of_listener(cluster, listener, folder)
+        if "broker" in roles and has_own_certificate(cluster, listener):
+            prefix = _prefix(listener)
+            found[f"{prefix}ssl.keystore.location"] = f"{folder}/{listener_file(listener.name)}"
+            found[f"{prefix}ssl.allow.dn.changes"] = "true"  # another authority may write another subject
     if security.authorization == "Acls":
         own = [principal(role, cluster.name, cluster.namespace) for role in (NODE, OPERATOR)]
         users = [f"User:{name}" for name in security.super_users]
@@ -92,8 +110,12 @@ def defaults(cluster: NamedCluster) -> dict[str, str]:
     return {REAUTH: REAUTH_MS} if by_password else {}
 
 
+def _prefix(listener: Listener) -> str:
+    return f"listener.name.{listener_name(listener).lower()}."
+
+
 def _of_listener(cluster: NamedCluster, listener: Listener, folder: str) -> dict[str, str]:
-    prefix = f"listener.name.{listener_name(listener).lower()}."
+    prefix = _prefix(listener)
     by = authentication(cluster, listener)
     found = {}
     if has_tls(cluster, listener):
@@ -116,6 +138,12 @@ def volumes(cluster: NamedCluster, node_id: int) -> list[dict[str, Any]]:
         return []
     secret = {"secretName": f"{cluster.name}-{node_name(node_id)}", "defaultMode": READABLE}
     return [{"name": VOLUME, "secret": secret}]
+
+
+def pod_annotations(cluster: NamedCluster, roles: Collection[str]) -> dict[str, str]:
+    """Annotations of a node's pod."""
+    own = [one.name for one in own_certificates(cluster)] if "broker" in roles else []
+    return {CERTIFICATES: ",".join(own)} if own else {}
 
 
 def mounts(cluster: NamedCluster) -> list[dict[str, Any]]:

@@ -7,6 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from kraft_operator.security.authorities import State
 from kraft_operator.security.certificates import (
@@ -161,3 +165,28 @@ def test_keys_do_not_appear_in_texts_of_objects() -> None:
 def test_an_expired_authority_issues_nothing() -> None:
     with pytest.raises(CertificateError, match="has expired"):
         issue(new_authority("x", NOW - timedelta(days=5), 3), {"CN": "node"}, NOW, 10)
+
+
+def test_a_key_beside_the_certificates_of_an_authority_is_in_no_chain() -> None:
+    """The chain of a user's certificate had it: `ca.crt` of an intermediate authority was copied as it was."""
+    root = new_authority("root", NOW, 3650)
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = serialization.load_pem_private_key(root.key.encode(), None)
+    issuer = x509.load_pem_x509_certificate(root.certificate.encode())
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "intermediate")]))
+        .issuer_name(issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW - timedelta(days=1))
+        .not_valid_after(NOW + timedelta(days=100))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(signer, hashes.SHA256())  # type: ignore[arg-type]
+    )
+    form, none = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    secret = key.private_bytes(serialization.Encoding.PEM, form, none).decode()
+    text = made.public_bytes(serialization.Encoding.PEM).decode()
+    leaf = issue(Authority(text + secret + root.certificate, secret), {"CN": "ann"}, NOW, 10)
+    assert leaf.chain.count("BEGIN CERTIFICATE") == 3
+    assert "PRIVATE" not in leaf.chain

@@ -196,3 +196,38 @@ def test_services_of_a_load_balancer_have_its_networks_class_and_annotations() -
     assert "LoadBalancer" in problems(
         document({}, listeners=[{"name": "p", "port": 9092, "sourceRanges": ["10.0.0.0/8"]}])
     )
+
+
+def test_a_listener_with_its_own_certificate_has_a_file_on_brokers_only() -> None:
+    own = {"name": "tls", "port": 9093, "certificate": {"secretName": "corporate"}}
+    cluster = sample(security={}, listeners=[own])
+    found = of(cluster)
+    assert found["listener.name.tls.ssl.keystore.location"] == "/etc/kraft-tls/listener-tls.pem"
+    assert found["listener.name.tls.ssl.allow.dn.changes"] == "true"
+    controllers = properties(cluster, cluster.spec.node_pools[0], 1, ["controller"], [1, 2, 3])
+    assert "listener.name.tls.ssl.keystore.location" not in controllers
+
+
+def test_another_source_of_a_certificate_restarts_nobody_and_the_first_one_brokers_only() -> None:
+    plain, own = {"name": "tls", "port": 9093}, {"name": "tls", "port": 9093, "certificate": {"secretName": "a"}}
+    issuer = {**own, "certificate": {"issuerRef": {"name": "b"}}}
+    without, first, other = (sample(security={}, listeners=[one]) for one in (plain, own, issuer))
+    controllers, brokers = first.spec.node_pools
+    assert aspects(first, brokers) == aspects(other, brokers)
+    assert aspects(first, brokers) != aspects(without, brokers)
+    assert aspects(first, controllers) == aspects(without, controllers)
+
+
+@pytest.mark.parametrize(
+    ("listener", "text"),
+    [
+        ({"certificate": {}}, "give secretName or issuerRef"),
+        ({"certificate": {"secretName": "a", "issuerRef": {"name": "b"}}}, "give secretName or issuerRef"),
+        ({"tls": False, "authentication": "ScramSha512", "certificate": {"secretName": "a"}}, "leave certificate out"),
+    ],
+)
+def test_a_certificate_has_one_source_and_needs_tls(listener: dict[str, Any], text: str) -> None:
+    listeners = [{"name": "one", "port": 9093, **listener}]
+    assert text in problems(document({"tls": "Enabled"}, listeners=listeners))
+    without = problems(document({"tls": "Disabled"}, listeners=[{"name": "one", "port": 9093, **listener}]))
+    assert "security.tls to Enabled" in without or "secretName" in without

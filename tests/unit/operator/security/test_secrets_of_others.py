@@ -131,3 +131,20 @@ def test_an_object_without_labels_and_owner_is_not_taken_over() -> None:
         assert "ownerReferences" not in metadata(api, "Secret", "sample-101-tls")
 
     settled(then)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("Secret", "sample-101-tls"), ("ConfigMap", "sample-trust")])
+def test_a_foreign_object_is_reported_while_the_cluster_is_paused(kind: str, name: str) -> None:
+    """It was passed over, and the node would have had no certificate at its next start."""
+
+    async def then(api: FakeApi, operator: Watching) -> None:
+        theirs = api.objects[kind, "demo", name] = foreign(kind, name)
+        api.objects["KRaftCluster", *KEY]["spec"]["paused"] = True
+        api.writes.clear()
+        await again(api, operator)
+        assert degraded(api) == "InTheWay"
+        assert f"{kind} {name}" in condition(api, "Degraded")["message"]
+        assert api.objects[kind, "demo", name] == theirs
+        assert [one for one in api.writes if one[1] == kind] == []
+
+    settled(then)
