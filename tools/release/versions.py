@@ -10,6 +10,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PLACES: Final = {
     "pyproject.toml": r'^version = "(?P<version>[^"]+)"$',
     "node/src/kraft_node/base/version.py": r'^VERSION = "(?P<version>[^"]+)"$',
+    "Dockerfile": r'org\.opencontainers\.image\.version="(?P<version>[^"]+)"$',
     "charts/kraftcluster/Chart.yaml": r"^(?:version|appVersion): (?P<version>\S+)$",
     "charts/kraftcluster-operator/Chart.yaml": r"^(?:version|appVersion): (?P<version>\S+)$",
     "charts/kraftcluster-operator/values.yaml": r"^(?:image|nodeImage|pipelineImage): \S+:(?P<version>[^:\s]+)$",

@@ -63,6 +63,12 @@ def test_the_operators_chart_names_images_of_the_new_version(copy: Path) -> None
     assert re.findall(r"^(\w*[iI]mage): \S+:9\.8\.7$", values, re.MULTILINE) == ["image", "nodeImage", "pipelineImage"]
 
 
+def test_labels_of_all_images_state_the_new_version(copy: Path) -> None:
+    """They kept the old version: `set` did not know the Dockerfile."""
+    state("9.8.7", copy)
+    assert (copy / "Dockerfile").read_text().count('org.opencontainers.image.version="9.8.7"') == 3
+
+
 def test_a_release_candidate_is_semver_in_charts_only(copy: Path) -> None:
     """Helm refuses a chart with the version 9.8.7rc1."""
     state("9.8.7rc1", copy)
