@@ -32,6 +32,7 @@ from kraft_protocol.records.keys import (
     short_key,
 )
 from kraft_protocol.records.runs import run_at
+from kraft_protocol.records.varint import read_varint
 
 
 def random_batch(rng: random.Random) -> bytes:
@@ -134,7 +135,7 @@ def data_count(data: bytes) -> int:
     """The number of records that fill `data`."""
     position = count = 0
     while position < len(data):
-        size, after = keys._varint(data, position)
+        size, after = read_varint(data, position)
         position = after + size
         count += 1
     return count

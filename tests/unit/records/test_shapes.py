@@ -9,8 +9,8 @@ import pytest
 
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.records.batch import NewRecord, build_batch, iter_records, read_header, records_section
-from kraft_protocol.records.errors import CorruptBatch
-from kraft_protocol.records.shapes import Columns, VarintTooLong, bounds_hold, check_filled, read_columns, read_shapes
+from kraft_protocol.records.errors import CorruptBatch, VarintTooLong
+from kraft_protocol.records.shapes import Columns, bounds_hold, check_filled, read_columns, read_shapes
 
 Row = tuple[int, int, int, int]
 """Offset delta, timestamp delta, sizes of key and value."""

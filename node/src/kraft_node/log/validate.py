@@ -28,8 +28,8 @@ from kraft_protocol.records.batch import (
     seal,
 )
 from kraft_protocol.records.compression import CODEC_NAMES, Compression, compress, decompress, decompress_pieces
-from kraft_protocol.records.errors import BatchError, CorruptBatch, DecompressionLimit
-from kraft_protocol.records.shapes import Columns, VarintTooLong, bounds_hold, check_filled, read_columns, read_shapes
+from kraft_protocol.records.errors import BatchError, CorruptBatch, DecompressionLimit, VarintTooLong
+from kraft_protocol.records.shapes import Columns, bounds_hold, check_filled, read_columns, read_shapes
 
 if TYPE_CHECKING:
     from kraft_node.log.config import LogConfig

@@ -16,7 +16,7 @@ from fastcrc.crc32 import iscsi as crc32c
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.records.compression import DEFAULT_LIMIT, compress, decompress
 from kraft_protocol.records.errors import CorruptBatch, InvalidBatch, TruncatedBatch, UnsupportedMagic
-from kraft_protocol.records.varint import write_varint
+from kraft_protocol.records.varint import read_varint, write_varint
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_SIZE: Final = 61
@@ -266,25 +266,8 @@ def iter_records(buffer: Buffer, header: BatchHeader | None = None, *, limit: in
         raise CorruptBatch(f"{end - position} bytes follow the last of {header.count} records", header.position)
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    # Inlined first byte: nearly all lengths and deltas fit in seven bits. IndexError means that the data ends early.
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    value, shift = byte & 0x7F, 7
-    while True:
-        position += 1
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position + 1
-        shift += 7
-        if shift > 63:
-            raise CorruptBatch(f"varint ending at byte {position} is too long")
-
-
 def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _varint(data, position)
+    length, position = read_varint(data, position)
     if length < 0:
         return None, position
     if position + length > end:
@@ -293,15 +276,15 @@ def _bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def _read_record(data: bytes, position: int, batch: BatchHeader, append_time: int | None) -> tuple[Record, int]:
-    size, position = _varint(data, position)
+    size, position = read_varint(data, position)
     end = position + size
     if size < 0 or end > len(data):
         raise CorruptBatch(f"record of {size} bytes, {len(data) - position} are left", batch.position)
-    timestamp_delta, position = _varint(data, position + 1)
-    offset_delta, position = _varint(data, position)
+    timestamp_delta, position = read_varint(data, position + 1)
+    offset_delta, position = read_varint(data, position)
     key, position = _bytes(data, position, end)
     value, position = _bytes(data, position, end)
-    header_count, position = _varint(data, position)
+    header_count, position = read_varint(data, position)
     headers: Headers = ()
     if header_count:
         if not 0 < header_count <= _MAX_HEADERS:

@@ -16,6 +16,10 @@ class CorruptBatch(BatchError):  # noqa: N818
     """The bytes contradict each other: a length, the CRC, a varint or compressed data."""
 
 
+class VarintTooLong(CorruptBatch):
+    """A varint is longer than any number needs (Kafka treats it as an internal error)."""
+
+
 class InvalidBatch(BatchError):  # noqa: N818
     """Undamaged bytes that violate the format, such as a count that does not match the offsets."""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from kraft_protocol.records.errors import CorruptBatch
 from kraft_protocol.records.runs import NULL, RUN_MIN, run_at
-from kraft_protocol.records.varint import write_varint
+from kraft_protocol.records.varint import read_varint, write_varint
 
 TOMBSTONE: Final = 1 << 30
 """Marks the start of a record without a value; records are decompressed to at most 2^29 bytes."""
@@ -193,10 +193,10 @@ def _read_some(data: bytes, position: int, count: int, keys: list[bytes | None],
 
 def is_tombstone(data: bytes, start: int) -> bool:
     """Whether the record at `start` has a key and no value."""
-    _, at = _varint(data, start)
-    _, at = _varint(data, at + 1)
-    _, at = _varint(data, at)
-    length, at = _varint(data, at)
+    _, at = read_varint(data, start)
+    _, at = read_varint(data, at + 1)
+    _, at = read_varint(data, at)
+    length, at = read_varint(data, at)
     return length >= 0 and data[at + length] == NULL
 
 
@@ -213,7 +213,7 @@ def cut(data: bytes, starts: list[int]) -> tuple[bytes, int]:
             elif data[start + 1] < 0x80:
                 at, stop = start + 3, start + 2 + ((byte + (data[start + 1] << 7) - 0x80) >> 1)
             else:
-                size, at = _varint(data, start)
+                size, at = read_varint(data, start)
                 stop = at + size
                 at += 1
             found.append(data[start:stop])
@@ -221,7 +221,7 @@ def cut(data: bytes, starts: list[int]) -> tuple[bytes, int]:
             if byte < 0x80:
                 short.add(byte)  # few are different
             else:
-                latest = max(latest, _varint(data, at)[0])
+                latest = max(latest, read_varint(data, at)[0])
     except IndexError:
         raise CorruptBatch("record is cut off") from None
     if short:
@@ -235,8 +235,8 @@ def cut_and_shift(data: bytes, starts: list[int], shift: int) -> tuple[bytes, in
     latest = -(1 << 63)
     try:
         for start in starts:
-            size, at = _varint(data, start)
-            delta, after = _varint(data, at + 1)
+            size, at = read_varint(data, start)
+            delta, after = read_varint(data, at + 1)
             delta += shift
             latest = max(latest, delta)
             head = bytearray(data[at : at + 1])
@@ -255,21 +255,7 @@ def _check_end(data: bytes, position: int, count: int) -> None:
 
 
 def _length(data: bytes, position: int) -> tuple[int, int]:
-    length, after = _varint(data, position)
+    length, after = read_varint(data, position)
     if length < 0:
         raise CorruptBatch(f"length {length} at byte {position}")
     return length, after
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag varint, and the position after it. Raises IndexError if it is incomplete."""
-    byte = data[position]
-    value, shift = byte & 0x7F, 7
-    while byte >= 0x80:
-        position += 1
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if shift > 70:
-            raise CorruptBatch(f"varint ending at byte {position} is too long")
-    return (value >> 1) ^ -(value & 1), position + 1

@@ -12,7 +12,8 @@ from array import array
 from typing import Final, TypeAlias
 
 from kraft_protocol.buffers import Buffer
-from kraft_protocol.records.errors import CorruptBatch
+from kraft_protocol.records.errors import CorruptBatch, VarintTooLong
+from kraft_protocol.records.varint import read_varint
 
 RECORD_SIZE_MIN: Final = 7
 """One byte each for length, attributes, two deltas, key, value and header count."""
@@ -22,10 +23,6 @@ Shape: TypeAlias = tuple[int, int, int, int, int]
 
 HEADERS_MAX: Final = 10_000
 """Maximum of headers of a record, some 3 ms; a record with more is refused. Clients send a few."""
-
-
-class VarintTooLong(CorruptBatch):
-    """The length of a record is a varint longer than any number needs (Kafka treats it as an internal error)."""
 
 
 class Columns:
@@ -52,22 +49,6 @@ class Columns:
         return self.offsets == array("q", range(first, first + len(self.offsets)))
 
 
-def _varint(data: Buffer, position: int) -> tuple[int, int]:
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    value, shift = byte & 0x7F, 7
-    while True:
-        position += 1
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position + 1
-        shift += 7
-        if shift > 63:
-            raise VarintTooLong(f"varint ending at byte {position} is too long")
-
-
 def read_shapes(section: Buffer, count: int) -> list[Shape]:
     """The outlines of the `count` records in `section` (uncompressed); for few records.
 
@@ -85,7 +66,7 @@ def read_shapes(section: Buffer, count: int) -> list[Shape]:
                 size = (byte >> 1) ^ -(byte & 1)
                 position += 1
             else:
-                size, position = _varint(section, position)
+                size, position = read_varint(section, position)
             shape = _read_body(section, position + 1)
             if shape[0] != position + size:
                 raise CorruptBatch(f"record of {size} bytes does not end at its stated length")
@@ -131,7 +112,7 @@ def read_columns(
                 size = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
                 position += 2
             else:
-                size, position = _varint(data, position)
+                size, position = read_varint(data, position)
         except IndexError:
             if is_last:
                 raise CorruptBatch("record is cut off") from None
@@ -168,7 +149,7 @@ def _read_body(data: Buffer, position: int) -> Shape:
         timestamp_delta = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
         position += 2
     else:
-        timestamp_delta, position = _varint(data, position)
+        timestamp_delta, position = read_varint(data, position)
     byte = data[position]
     if byte < 0x80:
         offset_delta = (byte >> 1) ^ -(byte & 1)
@@ -177,7 +158,7 @@ def _read_body(data: Buffer, position: int) -> Shape:
         offset_delta = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
         position += 2
     else:
-        offset_delta, position = _varint(data, position)
+        offset_delta, position = read_varint(data, position)
     byte = data[position]
     if byte < 0x80:
         key_size = (byte >> 1) ^ -(byte & 1)
@@ -186,7 +167,7 @@ def _read_body(data: Buffer, position: int) -> Shape:
         key_size = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
         position += 2
     else:
-        key_size, position = _varint(data, position)
+        key_size, position = read_varint(data, position)
     if key_size > 0:
         position += key_size
     byte = data[position]
@@ -197,7 +178,7 @@ def _read_body(data: Buffer, position: int) -> Shape:
         value_size = (byte & 0x7E | second << 7) >> 1 ^ -(byte & 1)
         position += 2
     else:
-        value_size, position = _varint(data, position)
+        value_size, position = read_varint(data, position)
     if value_size > 0:
         position += value_size
     if key_size < -1 or value_size < -1:
@@ -205,7 +186,7 @@ def _read_body(data: Buffer, position: int) -> Shape:
     if data[position] == 0:
         position += 1
     else:
-        headers, position = _varint(data, position)
+        headers, position = read_varint(data, position)
         position = _skip_headers(data, position, headers)
     return position, offset_delta, timestamp_delta, key_size, value_size
 
@@ -214,10 +195,10 @@ def _skip_headers(data: Buffer, position: int, count: int) -> int:
     if not 0 <= count <= HEADERS_MAX:
         raise CorruptBatch(f"record with {count} headers; the limit is {HEADERS_MAX}")
     for _ in range(count):
-        size, position = _varint(data, position)
+        size, position = read_varint(data, position)
         if size < 0:
             raise CorruptBatch("record header without a key")
-        size, position = _varint(data, position + size)
+        size, position = read_varint(data, position + size)
         if size > 0:
             position += size
     return position
@@ -238,7 +219,7 @@ def bounds_hold(section: Buffer, count: int, steps: int) -> bool:
                     return False
                 position += (byte >> 1) + 1
             else:
-                size, position = _varint(section, position)
+                size, position = read_varint(section, position)
                 if size < 0:
                     return False
                 position += size
