@@ -40,7 +40,7 @@ REFUSALS = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.TO
 """Errors of a delivery after which the record is certainly nowhere; all others leave it open."""
 
 TRUNCATED = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION}
-"""What a consumer is told when records that it has read are gone."""
+"""The error that a consumer gets when records that it has read are gone."""
 
 QUIET: dict[str, Any] = {"log_level": 0, "socket.keepalive.enable": True, "reconnect.backoff.max.ms": 500}
 

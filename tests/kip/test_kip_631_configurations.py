@@ -84,7 +84,7 @@ def test_several_listeners_can_be_configured() -> None:
 
 
 def test_the_mechanism_for_controllers_is_configured_and_is_gssapi_by_default() -> None:
-    """sasl.mechanism.controller.protocol; SASL itself belongs to a later issue."""
+    """sasl.mechanism.controller.protocol; its mechanisms are served."""
     assert NodeConfig.parse(BROKER).string("sasl.mechanism.controller.protocol") == "GSSAPI"
 
 

@@ -77,7 +77,7 @@ def test_acls_of_kafkas_tool_hold_on_every_member(members: Members) -> None:
         assert creation(members, broker_id, "never") == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         wait_for("the broker knows the topic", lambda b=broker_id: is_visible(members, b, "open-1"))
         assert not is_visible(members, broker_id, "hidden")
-        assert not is_visible(members, broker_id, "there-is-none")
+        assert not is_visible(members, broker_id, "missing")
 
     members.nodes[1].kill()
     members.nodes[1].launch()

@@ -215,12 +215,12 @@ def test_a_backfill_runs_beside_the_stream(cluster: Target, name: str, tmp_path:
         """Run the backfill; returns the rows of each batch; stops after `most` batches."""
         reported.clear()
 
-        def tell(done: runner.Progress) -> None:
+        def report(done: runner.Progress) -> None:
             reported.append(done.rows)
             if len(reported) == most:
                 filling.stop()
 
-        filling = runner.Runner(parsed, engine, report=tell, backfill=True)
+        filling = runner.Runner(parsed, engine, report=report, backfill=True)
         since_ms = None if since_s is None else NOW + 1000 * since_s
         assert filling.run(since_ms=since_ms) == sum(reported)
         return reported
@@ -239,7 +239,9 @@ def test_a_backfill_runs_beside_the_stream(cluster: Target, name: str, tmp_path:
     assert (found["rows"], found["lag"]) == (125, 0)
 
 
-def test_a_backfill_that_died_between_its_dead_letters_and_its_rows(cluster: Target, name: str, tmp_path: Path) -> None:
+def test_a_backfill_killed_between_dead_letters_and_rows_writes_each_once(
+    cluster: Target, name: str, tmp_path: Path
+) -> None:
     create(cluster, name)
     send(cluster, name, [b'{"n": %d}' % n if n % 5 else b"dead %d" % n for n in range(50)])
     value = {"format": "json", "schema": {"n": "long"}}
@@ -255,12 +257,12 @@ def test_a_backfill_that_died_between_its_dead_letters_and_its_rows(cluster: Tar
             raise KeyboardInterrupt
 
     def one_batch() -> tuple[int, int]:
-        def tell(done: runner.Progress) -> None:
+        def report(done: runner.Progress) -> None:
             reported.append((done.rows, done.dead))
             writer.stop()
 
         reported: list[tuple[int, int]] = []
-        writer = runner.Runner(parsed, InlineEngine(), report=tell, backfill=True)
+        writer = runner.Runner(parsed, InlineEngine(), report=report, backfill=True)
         writer.run()
         return reported[0]
 

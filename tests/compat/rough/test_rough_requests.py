@@ -19,7 +19,7 @@ CLIENT = "Requests at random"
 SEED = int(os.environ.get("ROUGH_SEED", "1"))
 REQUESTS = int(os.environ.get("ROUGH_REQUESTS", "3000"))
 HARMFUL = (ApiKey.UNREGISTER_BROKER,)
-"""What does as it is told, and leaves no broker to go on with."""
+"""Requests that a broker obeys, and that stop it: they need a broker of their own."""
 A_CONNECTION = 20
 """Requests over one connection; a damaged one ends it."""
 

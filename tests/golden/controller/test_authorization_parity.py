@@ -34,7 +34,7 @@ UNKNOWN_SERVER_ERROR = -1
 UNSUPPORTED_VERSION = 35
 NOT_COORDINATOR = 16
 NO_SUCH_TRANSACTION = 105
-NOBODY = -1
+NO_PRODUCER = -1
 HEARD_IN_S = 60
 
 
@@ -98,7 +98,7 @@ def without_words(plain: Any) -> Any:
             plain["error_message"] = "…"
         if "transactional_id" in plain and plain["error_code"] in (NOT_COORDINATOR, NO_SUCH_TRANSACTION):
             plain["error_code"] = "unknown"
-        if "producer_id" in plain and plain["producer_id"] != NOBODY:
+        if "producer_id" in plain and plain["producer_id"] != NO_PRODUCER:
             plain["producer_id"] = "set"
     elif isinstance(plain, list):
         plain = [without_words(item) for item in plain]

@@ -18,7 +18,7 @@ from kraft_node.raft import events
 from kraft_node.raft import messages as m
 from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import EpochEnd, LogView, SnapshotId
-from kraft_node.raft.membership.quorum import NOBODY, QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import NO_NODE, QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.node import RaftNode
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
@@ -58,7 +58,7 @@ class Story:
         s = self.settings
         epoch, _, rest = s["state"].partition(" ")
         parts = dict(part.split("=") for part in rest.split())
-        state = QuorumState(int(epoch), int(parts.get("leader", NOBODY)), key(parts.get("voted", "-1")))
+        state = QuorumState(int(epoch), int(parts.get("leader", NO_NODE)), key(parts.get("voted", "-1")))
         snapshots = [SnapshotId(*pair) for pair in pairs(s.get("snapshots", ""))]
         return RaftNode(
             local=key(s["id"]),
@@ -102,7 +102,7 @@ def _error(options: dict[str, str]) -> int:
 
 
 def _leader(options: dict[str, str]) -> int:
-    return int(options.get("leader", NOBODY))
+    return int(options.get("leader", NO_NODE))
 
 
 def _vote_reply(plain: list[str], o: dict[str, str]) -> m.VoteReply:

@@ -218,8 +218,8 @@ def simulated(life: Life) -> Iterator[None]:
 
     planned = reconcile.plan
 
-    def noticed(*wishes: Any) -> Plan:
-        found = planned(*wishes)
+    def noticed(*wanted: Any) -> Plan:
+        found = planned(*wanted)
         life.notice(found)
         return found
 

@@ -17,7 +17,7 @@ class Story:
     name: str
     kind: str
     controllers: int
-    wish: Callable[[Wanted], Wanted]
+    change: Callable[[Wanted], Wanted]
     voters: frozenset[int]
     lost: int | None = None
     """The host that is lost before."""
@@ -25,20 +25,20 @@ class Story:
 
 def _replaced(by: str, *accept: str) -> Callable[[Wanted], Wanted]:
     request = ReplacementRequest("r", 3, by, frozenset(accept))
-    return lambda wishes: replace(wishes, replacements=(request,))
+    return lambda wanted: replace(wanted, replacements=(request,))
 
 
 def _count(controllers: int) -> Callable[[Wanted], Wanted]:
-    def wish(wishes: Wanted) -> Wanted:
-        pools = tuple(replace(pool, replicas=controllers) if pool.controller else pool for pool in wishes.pools)
-        return replace(wishes, pools=pools)
+    def change(wanted: Wanted) -> Wanted:
+        pools = tuple(replace(pool, replicas=controllers) if pool.controller else pool for pool in wanted.pools)
+        return replace(wanted, pools=pools)
 
-    return wish
+    return change
 
 
-def _image(wishes: Wanted) -> Wanted:
+def _image(wanted: Wanted) -> Wanted:
     aspects = {"image": "b", "config": "c"}
-    return replace(wishes, pools=tuple(replace(pool, aspects=aspects) for pool in wishes.pools), parallel_by_rack=True)
+    return replace(wanted, pools=tuple(replace(pool, aspects=aspects) for pool in wanted.pools), parallel_by_rack=True)
 
 
 def _of(*voters: int) -> frozenset[int]:
@@ -63,7 +63,7 @@ STORIES = (
     Story("dynamic other id of a dead one", DYNAMIC, 3, _replaced("NewId"), _of(1, 2, 4), lost=3),
     Story("dynamic one to three", DYNAMIC, 1, _count(3), _of(1, 2, 3)),
     Story("dynamic five to three", DYNAMIC, 5, _count(3), _of(1, 2, 3)),
-    Story("static to dynamic", UPGRADED, 3, lambda wishes: replace(wishes, static_quorum=False), _of(1, 2, 3)),
+    Story("static to dynamic", UPGRADED, 3, lambda wanted: replace(wanted, static_quorum=False), _of(1, 2, 3)),
 )
 BY_NAME = {story.name: story for story in STORIES}
 
@@ -80,7 +80,7 @@ def begun(story: Story, seed: int) -> SimWorld:
     world = made(seed, story.kind, controllers=story.controllers)
     if story.lost is not None:
         world.lose_host(story.lost)
-    world.wanted = story.wish(world.wanted)
+    world.wanted = story.change(world.wanted)
     return world
 
 

@@ -33,8 +33,8 @@ PAUSE_TICKS = BEHIND_MAX_MS // 1000
 class SimWorld(World):
     """One cluster under one seed."""
 
-    def __init__(self, wishes: Wanted, seed: int, kind: str) -> None:
-        super().__init__(wishes, random.Random(seed))
+    def __init__(self, wanted: Wanted, seed: int, kind: str) -> None:
+        super().__init__(wanted, random.Random(seed))
         self.sim = Quorum(seed, kind)
         self.alive: frozenset[int] = frozenset()
         """Controllers that could vote and commit when the operator looked last."""

@@ -94,7 +94,7 @@ def test_a_renewal_moves_the_expiry_at_most_to_the_end(quorum: Quorum) -> None:
     assert quorum.image.tokens.get(token.token_id).expiration_timestamp == token.max_timestamp_ms
 
 
-def test_strangers_neither_renew_nor_expire(quorum: Quorum) -> None:
+def test_strangers_cannot_renew_or_expire_a_token(quorum: Quorum) -> None:
     renewer = CreateDelegationTokenRequest.CreatableRenewers("User", "eve")
     hmac = bytes(create(quorum, renewers=[renewer]).hmac)
     for principal, code in (("User:mallory", ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH), ("User:eve", 0)):

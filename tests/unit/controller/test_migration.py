@@ -218,7 +218,7 @@ def test_the_migration_is_finished_once_the_key_is_false_and_no_broker_uses_zook
     assert refusal(later, creation("a")) is None
 
 
-def test_the_migration_is_finished_at_once_without_such_brokers() -> None:
+def test_the_migration_is_finished_at_once_without_brokers_on_zookeeper() -> None:
     world = quorum()
     migrate(world)
     assert Quorum(loader=world.loader).image.zk_migration_state == POST_MIGRATION

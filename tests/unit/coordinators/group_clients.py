@@ -21,7 +21,7 @@ def asking(*topics: str, owned: dict[str, list[int]] | None = None) -> bytes:
 
 
 class Classic:
-    """A classic consumer that does what it is told."""
+    """A classic consumer that obeys the coordinator."""
 
     def __init__(self, node: Node, instance: str | None = None, *, eager: bool = True) -> None:
         self.node = node
@@ -63,7 +63,7 @@ class Classic:
 
 
 class Modern:
-    """A consumer of the new protocol that does what it is told; a slow one takes time to give partitions up."""
+    """A consumer of the new protocol that obeys the coordinator; a slow one takes time to give partitions up."""
 
     def __init__(self, node: Node, member: str = "m") -> None:
         self.node = node

@@ -66,7 +66,7 @@ class Topics:
         self.offset = 10
 
     def create(self, name: str, partitions: int) -> None:
-        """Make a topic; the coordinator is told by `Node.topics_changed`."""
+        """Make a topic; `Node.topics_changed` notifies the coordinator."""
         self.counts[name] = partitions
         self.ids[name] = Uuid(bytes(14) + bytes([1, len(self.ids) + 100]))
         self.offset += 1

@@ -266,7 +266,7 @@ def test_an_assignment_is_returned_after_its_commit():
 
 
 def test_the_last_member_has_left_after_the_commit():
-    """A crash must not bring a member back that was told that it has left: others would wait for its session."""
+    """A crash must not bring back a member whose departure was answered: others would wait for its session."""
     node = Node()
     (a,), _ = node.stable_group(1)
     node.logs.hold = True

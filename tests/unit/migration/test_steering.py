@@ -110,7 +110,7 @@ def names(requests: list[Any]) -> list[str]:
 
 @pytest.fixture
 def world() -> World:
-    """Two brokers with ZooKeeper, one without; topic a on all of them; everything has been told."""
+    """Two brokers with ZooKeeper, one without; topic a on all of them; both have received everything."""
     made = World()
     made.commit(broker(1), broker(2), broker(3, zookeeper=False), TopicRecord("a", A), partition(A, 0, 1, 2, 3))
     made.steering.begin(CLAIM)

@@ -27,7 +27,7 @@ def test_every_request_is_full_if_the_leader_has_no_room_for_sessions() -> None:
     assert (session.id, session.epoch, session.is_full) == (NO_SESSION, INITIAL_EPOCH, True)
 
 
-def test_after_its_leader_ends_a_session_a_full_request_names_it() -> None:
+def test_a_full_request_names_the_session_that_its_leader_ended() -> None:
     for restart in (ClientFetchSession.restart, lambda session: session.answered(NO_SESSION)):
         session = _open()
         restart(session)

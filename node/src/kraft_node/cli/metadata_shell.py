@@ -57,7 +57,7 @@ ARGUMENTS: Final = {
 WITHOUT_PROMPT: Final = ("cat", "find", "ls", "tree")
 
 
-class Leave(Exception):  # noqa: N818 - a wish, not a fault
+class Leave(Exception):  # noqa: N818 - a command, not a fault
     """The user ends the session."""
 
 

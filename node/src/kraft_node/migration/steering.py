@@ -48,7 +48,7 @@ class Peer(Protocol):
 
 
 class _Steered:
-    """What one broker has been told, and what it must still be told."""
+    """What one broker has confirmed, and what it must still receive."""
 
     def __init__(self, broker_id: int, epoch: int) -> None:
         self.id = broker_id
@@ -60,9 +60,9 @@ class _Steered:
         self.deleted: dict[Uuid, tuple[str, int]] = {}
         """Topic -> its name and number of partitions."""
         self.hosted: dict[Uuid, set[int]] = {}
-        """The replicas that the broker was told to have."""
+        """The replicas that the broker was ordered to host."""
         self.new: dict[Uuid, set[int]] = {}
-        """Replicas that began after the broker was told everything, and that it has not confirmed."""
+        """Replicas that began after the broker received everything, and that it has not confirmed."""
         self.is_busy = False
         self.pause_ms = PAUSE_FIRST_MS
 
@@ -134,7 +134,7 @@ class Steering:
 
     @property
     def waiting(self) -> list[int]:
-        """The brokers that have not been told everything yet."""
+        """The brokers that have not received everything yet."""
         return sorted(one.id for one in self._brokers.values() if one.is_due or one.is_busy)
 
     def _follow(self, broker_id: int) -> None:
@@ -381,7 +381,7 @@ class _Requests:
     def _is_new(self, kind: int, topic_id: Uuid, number: int) -> bool:
         """Whether the broker cannot have a log of this replica yet.
 
-        A broker of 3.x that is told so creates an empty log even while one of its directories is offline. Otherwise it
+        A broker of 3.x creates an empty log even while one of its directories is offline. Otherwise it
         refuses the replica with KAFKA_STORAGE_ERROR. Apache Kafka's controllers call every replica of a full request
         new: an empty log could then replace the log in the offline directory, and lead if it is the whole ISR.
         """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.raft import election, events, replication, snapshots
 from kraft_node.raft.membership import voter_changes
-from kraft_node.raft.membership.quorum import NOBODY, ReplicaKey
+from kraft_node.raft.membership.quorum import NO_NODE, ReplicaKey
 from kraft_node.raft.messages import (
     FENCED_LEADER_EPOCH,
     INCONSISTENT_CLUSTER_ID,
@@ -216,8 +216,8 @@ def _unsupported(node: RaftReplica, event: events.Unsupported) -> None:
 
 def _is_stale(node: RaftReplica, reply: Reply) -> bool:
     """Adopt a newer epoch or a newly known leader. Returns whether the answer must not be used further."""
-    lost = node.leader_id == NOBODY or isinstance(node.role, Unattached)
-    if reply.epoch > node.epoch or (reply.epoch == node.epoch and lost and reply.leader_id != NOBODY):
+    lost = node.leader_id == NO_NODE or isinstance(node.role, Unattached)
+    if reply.epoch > node.epoch or (reply.epoch == node.epoch and lost and reply.leader_id != NO_NODE):
         _follow(node, reply.epoch, reply.leader_id)
         return True
     return reply.epoch < node.epoch
@@ -228,7 +228,7 @@ def _follow(node: RaftReplica, epoch: int, leader_id: int) -> None:
     # The leader need not be among our voters. The voters in the log may be newer than ours, and static voters differ
     # between nodes while they are being changed. A replica that is not a voter there does not count there; majorities
     # still intersect (docs/decisions/0004).
-    known = leader_id not in (NOBODY, node.local.id)
+    known = leader_id not in (NO_NODE, node.local.id)
     if epoch > node.epoch:
         if known:
             node.become_follower(epoch, leader_id)

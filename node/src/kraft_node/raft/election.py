@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft_node.raft.membership.quorum import NOBODY, ReplicaKey, VoterSet
+from kraft_node.raft.membership.quorum import NO_NODE, ReplicaKey, VoterSet
 from kraft_node.raft.messages import (
     FENCED_LEADER_EPOCH,
     INCONSISTENT_CLUSTER_ID,
@@ -115,7 +115,7 @@ def _may_grant(node: RaftReplica, request: VoteRequest) -> bool:
         return False
     if node.state.has_voted:
         return node.state.voted.matches(request.candidate)
-    return node.leader_id == NOBODY
+    return node.leader_id == NO_NODE
 
 
 def take_vote(node: RaftReplica, voter_id: int, request: VoteRequest, reply: VoteReply) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
-from kraft_node.raft.membership.quorum import NOBODY, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import NO_NODE, ReplicaKey, Voter, VoterSet
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
 NONE = 0
@@ -46,7 +46,7 @@ class VoteReply(NamedTuple):
 
     error: int
     epoch: int
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE
     granted: bool = False
 
 
@@ -64,7 +64,7 @@ class BeginQuorumEpochReply(NamedTuple):
 
     error: int
     epoch: int
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE
 
 
 class EndQuorumEpochRequest(NamedTuple):
@@ -82,7 +82,7 @@ class EndQuorumEpochReply(NamedTuple):
 
     error: int
     epoch: int
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE
 
 
 class FetchRequest(NamedTuple):
@@ -114,7 +114,7 @@ class FetchReply(NamedTuple):
 
     error: int
     epoch: int
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE
     high_watermark: int = -1
     log_start_offset: int = -1
     diverging: EpochEnd | None = None
@@ -140,7 +140,7 @@ class FetchSnapshotReply(NamedTuple):
 
     error: int
     epoch: int
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE
     snapshot: SnapshotId | None = None
     size: int = 0
     position: int = 0
@@ -185,7 +185,7 @@ class VersionsReply(NamedTuple):
     """The lowest and the highest version; None if it supports none."""
     epoch: int = -1
     """ApiVersions carries no epoch."""
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE
 
 
 class VoterChangeReply(NamedTuple):
@@ -194,7 +194,7 @@ class VoterChangeReply(NamedTuple):
     error: int
     epoch: int = -1
     """-1 if the protocol does not carry it."""
-    leader_id: int = NOBODY
+    leader_id: int = NO_NODE
 
 
 Message = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kraft_node.raft import events, replication
 from kraft_node.raft.dispatch import HANDLERS
-from kraft_node.raft.membership.quorum import NOBODY
+from kraft_node.raft.membership.quorum import NO_NODE
 from kraft_node.raft.ready import LeaderChanged, Ready
 from kraft_node.raft.replica_state import NotLeader
 from kraft_node.raft.roles.leader import Leader
@@ -18,7 +18,7 @@ class RaftNode(RaftReplica):
     returns.
     """
 
-    _announced = (NOBODY, -1)
+    _announced = (NO_NODE, -1)
 
     def step(self, event: events.Event, now_ms: int) -> Ready:
         """Process `event`, which happened at `now_ms` (monotonic). Returns the work for `ready.carry_out`.
@@ -69,7 +69,7 @@ class RaftNode(RaftReplica):
             role.act(self)
 
     def _announce_leader(self) -> None:
-        leader = NOBODY if self.role.role is Role.RESIGNED else self.leader_id
+        leader = NO_NODE if self.role.role is Role.RESIGNED else self.leader_id
         if (leader, self.epoch) != self._announced:
             self._announced = (leader, self.epoch)
             self.ready.leader_changed = LeaderChanged(leader, self.epoch)

@@ -12,7 +12,7 @@ from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.epochs import EpochGuard
 from kraft_node.raft.log_view import LogView, SnapshotId
 from kraft_node.raft.membership.amnesia import READER, Amnesia
-from kraft_node.raft.membership.quorum import NOBODY, QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import NO_NODE, QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.membership.voter_changes import VoterSets
 from kraft_node.raft.messages import Request
 from kraft_node.raft.ready import LogAppend, Message, Ready, Send
@@ -189,7 +189,7 @@ class ReplicaState:
         timeout = self.config.election_timeout_ms
         return timeout + self.rng.randrange(timeout)
 
-    def campaign_delay_ms(self, leader_id: int = NOBODY) -> int:
+    def campaign_delay_ms(self, leader_id: int = NO_NODE) -> int:
         """The delay of this voter if all voters would campaign at the same moment: lower ids go first.
 
         Without a delay they would split the votes. Pre-votes make campaigning early safe.

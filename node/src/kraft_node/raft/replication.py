@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.raft.epochs import follows
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
 from kraft_node.raft.membership import voter_changes
-from kraft_node.raft.membership.quorum import NOBODY
+from kraft_node.raft.membership.quorum import NO_NODE
 from kraft_node.raft.messages import INVALID_REQUEST, NONE, FetchReply, FetchRequest
 from kraft_node.raft.ready import AppendFetched, ReadLog, Respond
 from kraft_node.raft.roles.states import Role
@@ -173,7 +173,7 @@ def fetch_from_anyone(node: RaftReplica) -> None:
     # The last known leader gets the request again, too. It may not be a voter that is known here, and all others only
     # name it.
     known = dict.fromkeys([*node.bootstrap_ids, *node.voters.ids, node.leader_id])
-    candidates = [node_id for node_id in known if node_id not in (node.local.id, NOBODY)]
+    candidates = [node_id for node_id in known if node_id not in (node.local.id, NO_NODE)]
     requests = node.requests
     others = [node_id for node_id in candidates if node_id != node.leader_id]
     if any(requests.may_answer(node_id, FetchRequest, node.now_ms) for node_id in others):

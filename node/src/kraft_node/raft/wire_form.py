@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kraft_node.base.version import VERSION
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
-from kraft_node.raft.membership.quorum import NOBODY, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import NO_NODE, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.membership.voter_history import decode_voters
 from kraft_node.raft.messages import (
     DUPLICATE_VOTER,
@@ -456,7 +456,7 @@ def _fetch_reply(partition: Any) -> FetchReply:
 def _current_leader(partition: Any) -> tuple[int, int]:
     """Epoch and id of the leader; -1 for both if the sender leaves out the tagged field."""
     leader = partition.current_leader
-    return (-1, NOBODY) if leader is None else (leader.leader_epoch, leader.leader_id)
+    return (-1, NO_NODE) if leader is None else (leader.leader_epoch, leader.leader_id)
 
 
 def _batches(records: bytes) -> Iterable[FetchedBatch]:

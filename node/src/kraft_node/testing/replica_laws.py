@@ -236,8 +236,9 @@ class ReplicaLaws:
         self.checker.broken("proposed", name, text)
 
     def _led(self, image: Any, key: Key, state: PartitionState) -> Partition | None:
-        """The replica that leads in that state's epoch, if it runs and knows that epoch, in the registered broker
-        epoch.
+        """The running replica that leads in the epoch of `state`; None if it does not run or does not know that epoch.
+
+        Its broker must have the registered broker epoch.
 
         A process that has just started may not know what its predecessor knew; the predecessor's proposals still count.
         """

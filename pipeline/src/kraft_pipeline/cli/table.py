@@ -25,7 +25,7 @@ FENCED = 3
 
 def add(groups: Any) -> None:
     """Add the parsers of this group."""
-    table = groups.add_parser("table", help="topics to Delta or Parquet tables, each record once")
+    table = groups.add_parser("table", help="topics to Delta, Iceberg or Parquet tables, each record once")
     commands = table.add_subparsers(dest="command", required=True)
     run = _command(commands, "run", _run, "write batches until stopped")
     run.add_argument("--once", action="store_true", help="stop when all present records are written")

@@ -160,7 +160,7 @@ def _vanished(then: Position, now: Position, topic: str, *, gone: bool) -> tuple
 
 
 def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = False) -> Going:
-    """As `continued`, and checks the logs: after an unclean election, reading continues from the truncation.
+    """Like `continued`, but also check the logs: after an unclean election, reading continues from the truncation.
 
     `bottom`: also check the first offsets, because retention may have deleted unread records. Raises ClientError, and
     BrokerError if the answering leader has been replaced: records that it lacks are not lost.

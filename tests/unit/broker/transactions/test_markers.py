@@ -25,7 +25,7 @@ Partitions = dict[str, list[int]]
 
 
 class Groups:
-    """The group coordinator's runtime: keeps what it is told."""
+    """The group coordinator's runtime: keeps the calls that it receives."""
 
     def __init__(self) -> None:
         self.reported: list[Any] = []

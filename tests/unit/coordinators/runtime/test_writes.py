@@ -212,7 +212,7 @@ def test_commit_during_an_append_is_answered_after_the_replay() -> None:
 
 @LINGERS
 def test_operation_that_cannot_be_replayed_fails_alone(linger_ms: int) -> None:
-    """A defect of one operation: its partition is loaded again, so that nobody sees half of its changes."""
+    """A defect of one operation: its partition is loaded again, so that requests never see half of its changes."""
     broker = alone(linger_ms=linger_ms)
     broker.put(("a", 1), answer="a")
     broker.ledger.spoiled = "bad"

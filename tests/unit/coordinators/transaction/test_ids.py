@@ -80,7 +80,7 @@ def test_ids_that_come_or_go_while_all_are_listed() -> None:
     assert [one.name for one in listed] == ["c"]
 
 
-def test_a_name_that_no_record_can_hold_is_not_known() -> None:
+def test_an_id_longer_than_a_record_allows_is_unknown() -> None:
     known = TransactionalIds()
     load(known, "a", ENDED)
     assert known.get("x" * 40_000) is None

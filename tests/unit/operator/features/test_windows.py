@@ -100,7 +100,7 @@ def test_only_restarts_for_changes_wait_for_a_window() -> None:
     assert all(one.aspects["image"] == "b" for one in world.pods.values())
 
 
-def test_wishes_name_the_next_window_only_if_there_are_windows() -> None:
+def test_plan_waits_for_a_window_only_if_there_are_windows() -> None:
     windows = {"maintenanceWindows": [{"begin": "13:00", "end": "14:00"}]}
     assert wanted_of(sample(updateStrategy=windows), {}, MONDAY).window_closed != ""
     assert wanted_of(sample(updateStrategy=windows), {}, MONDAY.replace(hour=13)).window_closed == ""

@@ -26,7 +26,7 @@ from kraft_protocol.client.requests import LATEST, OffsetAnswer, PartitionInfo, 
 A, B, C = (("t", n) for n in range(3))
 
 
-class Told(Cluster):
+class GivenCluster(Cluster):
     """A cluster with given metadata and responses.
 
     Node 1 leads partition 0, node 2 leads partition 2, partition 1 has no leader.
@@ -69,7 +69,7 @@ def test_partitions_without_a_leader_stand_still_and_others_continue() -> None:
     """The reader waits for them for a while; at the start, and for a list that must be complete, until its patience
     ends.
     """
-    reported = Told({1: {A: OffsetAnswer(0, 50, 7)}, 2: ConnectionRefusedError("away")})
+    reported = GivenCluster({1: {A: OffsetAnswer(0, 50, 7)}, 2: ConnectionRefusedError("away")})
     options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=True)
     then = Position({A: 10, B: 20, C: 30}, "c", {"t": "00" * 16}, epochs={A: 7, B: 6})
     found = offsets.latest(reported, options, then, grace_s=0.1)
@@ -87,7 +87,7 @@ def test_a_query_continues_and_reports_its_end_without_the_partitions_that_are_a
     monkeypatch.setitem(offsets.latest.__kwdefaults__, "grace_s", 0.1)
     options = parse({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=True)
     reader: Any = KraftStreamReader(options, ("value",))
-    reader._open = Told({1: {A: OffsetAnswer(0, 50, 7)}, 2: {C: OffsetAnswer(0, 60, 7)}})
+    reader._open = GivenCluster({1: {A: OffsetAnswer(0, 50, 7)}, 2: {C: OffsetAnswer(0, 60, 7)}})
     then = Position({A: 10, B: 20, C: 30}, "c", {"t": "00" * 16})
     end = reader.latestOffset(then.to_json(), ReadAllAvailable())
     assert Position.from_json(end).offsets == {A: 50, B: 20, C: 60}
@@ -95,13 +95,13 @@ def test_a_query_continues_and_reports_its_end_without_the_partitions_that_are_a
 
 
 def test_a_permanent_error_is_raised_at_once() -> None:
-    reported = Told({1: {A: OffsetAnswer(29, -1)}, 2: {C: OffsetAnswer(0, 5, 7)}})
+    reported = GivenCluster({1: {A: OffsetAnswer(29, -1)}, 2: {C: OffsetAnswer(0, 5, 7)}})
     with pytest.raises(BrokerError, match=r"offsets of t-0: TOPIC_AUTHORIZATION_FAILED"):
         reported.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
 
 
 def test_without_any_answer_the_look_up_times_out() -> None:
-    reported = Told({1: OSError("gone"), 2: OSError("gone")})
+    reported = GivenCluster({1: OSError("gone"), 2: OSError("gone")})
     with pytest.raises(ClientError, match=r"tried for 0.1 s"):
         reported.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
 

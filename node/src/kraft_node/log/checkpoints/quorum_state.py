@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kraft_node.base.env import Disk, read_file
 from kraft_node.raft.epochs import EPOCH_MAX, EpochsExhausted
-from kraft_node.raft.membership.quorum import NOBODY, QuorumState, ReplicaKey
+from kraft_node.raft.membership.quorum import NO_NODE, QuorumState, ReplicaKey
 from kraft_protocol.ids import ZERO_UUID, parse_uuid, uuid_text
 
 FILE: Final = "quorum-state"
@@ -54,7 +54,7 @@ def parse(data: bytes) -> QuorumState:
         if version not in (0, 1):
             raise QuorumStateError(f"unknown data_version {version}")
         directory = parse_uuid(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
-        voted = ReplicaKey(int(fields.get("votedId", NOBODY)), directory)
+        voted = ReplicaKey(int(fields.get("votedId", NO_NODE)), directory)
         return QuorumState(int(fields["leaderEpoch"]), int(fields["leaderId"]), voted)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise QuorumStateError(f"not a valid quorum-state: {e!r}") from None

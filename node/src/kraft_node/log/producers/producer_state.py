@@ -90,7 +90,7 @@ Awaited: TypeAlias = dict[int, tuple[int, int]]
 """By producer id: epoch and sequence of the first refused batch, which will be sent again."""
 
 NOTHING_AWAITED: Final[Awaited] = {}
-_NOBODY: Final[dict[int, ProducerEntry]] = {}
+_NO_PRODUCERS: Final[dict[int, ProducerEntry]] = {}
 """Shared by all partitions without producers, and never written to: most partitions have no producers."""
 
 
@@ -105,7 +105,7 @@ class Producers:
         """When the state was made, by the monotonic clock."""
         self.awaited = NOTHING_AWAITED
         """Producers with batches refused before the log was open. Each must begin with its refused batch."""
-        self._by_id = _NOBODY
+        self._by_id = _NO_PRODUCERS
         self._guards: Guards = NO_GUARDS
         self._unstable: UnstableOffsets | None = None
         """None before the first transaction."""
@@ -130,7 +130,7 @@ class Producers:
             self._begin(producer.current_txn_first_offset)
 
     def _add(self, producer: ProducerEntry) -> ProducerEntry:
-        if self._by_id is _NOBODY:
+        if self._by_id is _NO_PRODUCERS:
             self._by_id = {}
         self._by_id[producer.producer_id] = producer
         return producer
@@ -379,6 +379,6 @@ class Producers:
 
     def clear(self) -> None:
         """Forget everything but the snapshot files."""
-        self._by_id = _NOBODY
+        self._by_id = _NO_PRODUCERS
         self._guards = NO_GUARDS
         self._unstable = None

@@ -86,7 +86,7 @@ def _is_due(log: Log) -> bool:
     return log.unflushed >= log.config.flush_messages
 
 
-class _Stopped(Exception):  # noqa: N818 - what it was told to do
+class _Stopped(Exception):  # noqa: N818 - not an error
     """The node stops: the scan ends, and the next start begins it again."""
 
 

@@ -29,13 +29,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.raft.membership.quorum import NOBODY, ReplicaKey
+from kraft_node.raft.membership.quorum import NO_NODE, ReplicaKey
 from kraft_node.raft.messages import FetchReply, FetchRequest
 
 if TYPE_CHECKING:
     from kraft_node.raft.roles.transitions import RaftReplica
 
-READER: Final = ReplicaKey(NOBODY)
+READER: Final = ReplicaKey(NO_NODE)
 
 ELECTIONS_PAST: Final = 4
 """Election time-outs after which no candidate counts a vote granted before the start. An election lasts at most two,

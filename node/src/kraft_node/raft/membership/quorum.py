@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
-NOBODY = -1
+NO_NODE = -1
+"""In place of a node id: no leader is known, or no vote was cast."""
 
 
 class ReplicaKey(NamedTuple):
@@ -92,10 +93,10 @@ class QuorumState(NamedTuple):
     """The content of the quorum-state file."""
 
     epoch: int = 0
-    leader_id: int = NOBODY
-    voted: ReplicaKey = ReplicaKey(NOBODY)
+    leader_id: int = NO_NODE
+    voted: ReplicaKey = ReplicaKey(NO_NODE)
 
     @property
     def has_voted(self) -> bool:
         """Whether the replica has voted in this epoch, for itself or for another replica."""
-        return self.voted.id != NOBODY
+        return self.voted.id != NO_NODE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraft_node.raft import election
-from kraft_node.raft.membership.quorum import NOBODY
+from kraft_node.raft.membership.quorum import NO_NODE
 from kraft_node.raft.roles.role import RoleState
 from kraft_node.raft.roles.states import Role
 
@@ -20,7 +20,7 @@ class Prospective(RoleState):
 
     role = Role.PROSPECTIVE
 
-    def __init__(self, node: RaftReplica, leader_id: int = NOBODY) -> None:
+    def __init__(self, node: RaftReplica, leader_id: int = NO_NODE) -> None:
         super().__init__(node.epoch)
         self._leader_id = leader_id
         self.deadline = node.now_ms + node.random_election_timeout_ms()

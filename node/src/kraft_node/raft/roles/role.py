@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kraft_node.raft.membership.quorum import NOBODY
+from kraft_node.raft.membership.quorum import NO_NODE
 from kraft_node.raft.roles.states import Role
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class RoleState:
     @property
     def leader_id(self) -> int:
         """The leader of the epoch; -1 if unknown."""
-        return NOBODY
+        return NO_NODE
 
     def act(self, node: RaftReplica) -> None:
         """Do the work that is due now. Called after every event. May change the node's role."""

@@ -11,7 +11,7 @@ from typing import Final
 from kraft_node.raft.epochs import EPOCH_MAX, EpochsExhausted
 from kraft_node.raft.membership import voter_changes
 from kraft_node.raft.membership.amnesia import Amnesia
-from kraft_node.raft.membership.quorum import NOBODY, QuorumState, ReplicaKey
+from kraft_node.raft.membership.quorum import NO_NODE, QuorumState, ReplicaKey
 from kraft_node.raft.messages import FetchReply, FetchRequest
 from kraft_node.raft.ready import AppendLeaderChange
 from kraft_node.raft.replica_state import ReplicaState
@@ -54,10 +54,13 @@ class RaftReplica(ReplicaState):
         elif self.may_campaign and self._has_led(state):
             self._become(Resigned(self, state.epoch, ()))
         elif (
-            self.may_campaign and not self.is_amnesiac and state.voted.matches(self.local) and state.leader_id == NOBODY
+            self.may_campaign
+            and not self.is_amnesiac
+            and state.voted.matches(self.local)
+            and state.leader_id == NO_NODE
         ):
             self._become(Candidate(self, state.epoch))
-        elif state.leader_id in (NOBODY, self.local.id):
+        elif state.leader_id in (NO_NODE, self.local.id):
             self.become_unattached(state.epoch)
         elif voter_changes.is_known(self, state.leader_id):
             self.become_follower(state.epoch, state.leader_id)
@@ -74,7 +77,7 @@ class RaftReplica(ReplicaState):
         """Whether this node was leader of the stored epoch: if it led that epoch again, it could write other records
         into it.
         """
-        if state.leader_id != NOBODY:
+        if state.leader_id != NO_NODE:
             return state.leader_id == self.local.id
         return state.voted.matches(self.local) and self.log.last_epoch == state.epoch > 0
 
@@ -97,7 +100,7 @@ class RaftReplica(ReplicaState):
         if state != self.state:
             assert epoch >= self.state.epoch, f"law: epochs never decrease (from {self.state.epoch} to {epoch})"
             kept = self.state.voted
-            if epoch == self.state.epoch and NOBODY not in (kept.id, voted.id):
+            if epoch == self.state.epoch and NO_NODE not in (kept.id, voted.id):
                 assert voted == kept, f"law: one vote an epoch ({kept} in {epoch}, now {voted})"
             self.state = state
             if self.is_amnesiac:
@@ -126,9 +129,9 @@ class RaftReplica(ReplicaState):
             self.remember_again()
 
     def _voted_in(self, epoch: int) -> ReplicaKey:
-        return self.state.voted if epoch == self.state.epoch else ReplicaKey(NOBODY)
+        return self.state.voted if epoch == self.state.epoch else ReplicaKey(NO_NODE)
 
-    def become_unattached(self, epoch: int, leader_id: int = NOBODY) -> None:
+    def become_unattached(self, epoch: int, leader_id: int = NO_NODE) -> None:
         """Wait in `epoch` without following a leader. `leader_id`: its leader, if known. A vote is kept."""
         voted = self._voted_in(epoch)
         self._become(Unattached(epoch, self._election_deadline_ms(epoch), leader_id))
@@ -160,7 +163,7 @@ class RaftReplica(ReplicaState):
         if self.is_amnesiac or self.loading is not None:
             self._wait_on()
             return
-        leader_id = self.leader_id if self.role.role is not Role.RESIGNED else NOBODY
+        leader_id = self.leader_id if self.role.role is not Role.RESIGNED else NO_NODE
         self._become(Prospective(self, leader_id))
 
     def _wait_on(self) -> None:
@@ -171,7 +174,7 @@ class RaftReplica(ReplicaState):
 
     def give_up_pre_vote(self, leader_id: int) -> None:
         """Return to the former leader if it is known, otherwise wait without one."""
-        if leader_id != NOBODY and voter_changes.is_known(self, leader_id):
+        if leader_id != NO_NODE and voter_changes.is_known(self, leader_id):
             self.become_follower(self.epoch, leader_id)
         else:
             self.become_unattached(self.epoch, leader_id)
@@ -186,7 +189,7 @@ class RaftReplica(ReplicaState):
         """Begin the next epoch and vote for this replica. Raises EpochsExhausted."""
         epoch = self.next_epoch()
         self._become(Candidate(self, epoch))
-        self._remember(epoch, NOBODY, self.local)
+        self._remember(epoch, NO_NODE, self.local)
 
     def become_leader(self, granting: tuple[ReplicaKey, ...]) -> None:
         """Lead the epoch: append LeaderChange with the voters that granted their votes."""
@@ -211,7 +214,7 @@ class RaftReplica(ReplicaState):
         """Vote for the candidate, unless this replica has voted in this epoch. The vote is made durable."""
         if self.state.has_voted:
             return
-        self._remember(self.epoch, NOBODY, candidate)
+        self._remember(self.epoch, NO_NODE, candidate)
         if isinstance(self.role, Unattached):
             self.role.election_deadline_ms = self.now_ms + self.random_election_timeout_ms()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kraft_node.raft import replication
-from kraft_node.raft.membership.quorum import NOBODY
+from kraft_node.raft.membership.quorum import NO_NODE
 from kraft_node.raft.roles.role import RoleState
 from kraft_node.raft.roles.states import Role
 
@@ -23,7 +23,7 @@ class Unattached(RoleState):
 
     role = Role.UNATTACHED
 
-    def __init__(self, epoch: int, election_deadline_ms: int, leader_id: int = NOBODY) -> None:
+    def __init__(self, epoch: int, election_deadline_ms: int, leader_id: int = NO_NODE) -> None:
         super().__init__(epoch)
         self.election_deadline_ms = election_deadline_ms
         self._leader_id = leader_id

@@ -1,4 +1,4 @@
-"""The owners of partitions, by what coordinators told the members.
+"""The owners of partitions, by the answers of coordinators to members.
 
 A *tenure* is a time in which a member certainly owned a partition: it begins when the member receives an assignment
 with the partition, and lasts until it sends its last heartbeat that is answered without taking the partition away.

@@ -15,7 +15,7 @@ NOTICE_MS_MAX: Final = 2_000
 
 
 class QuorumModel:
-    """The committed records. `members` are told of leaderships and commits."""
+    """The committed records. `members` are notified of leaderships and commits."""
 
     def __init__(self, time: SimTime, first: Sequence[Any]) -> None:
         self._time = time

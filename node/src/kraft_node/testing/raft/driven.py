@@ -152,10 +152,10 @@ class DrivenReplica(Replica):
 
     def settle(self, node: Any, kind: int, count: int) -> None:
         """Check a high watermark that has moved; then judge the step like a step of a bare core."""
-        self._look()
+        self._check_high_watermark()
         super().settle(node, kind, count)
 
-    def _look(self) -> None:
+    def _check_high_watermark(self) -> None:
         """Check a high watermark that may have moved."""
         assert self.driver is not None
         node, laws = self.driver.node, self.sim.laws
@@ -299,7 +299,7 @@ class DrivenReplica(Replica):
 
     def _applied(self, last: int) -> None:
         """Check that the image agrees with the log."""
-        self._look()
+        self._check_high_watermark()
         assert self.driver is not None
         self.check_promises(last + 1)
         log, offset = self.disk.log, last

@@ -1,7 +1,7 @@
 """Transactions in a simulated cluster: producers, applications that copy, readers, and the laws for them.
 
 - `scenario`   a cluster with these clients, under all faults of `cluster_faults`
-- `ledger`     what the clients have sent and read, and what they were told: the input of the laws
+- `ledger`     what the clients have sent, read and received as answers: the input of the laws
 - `producer`   a transactional producer, with the protocol of each transaction.version
 - `writer`     owns a transactional id: runs producers, pauses them, lets successors take over
 - `copier`     reads committed records, and copies them in transactions with their offsets

@@ -1,7 +1,7 @@
 """The laws of transactions, on the final logs and the ledger.
 
 - `atomic`     a transaction is committed in all its partitions, or aborted in all; a committed one lacks nothing
-- `outcome`    a transaction ends as its producer was told; without a requested commit it is aborted
+- `outcome`    a transaction ends as the answer to its producer says; without a requested commit it is aborted
 - `hanging`    every transaction has ended
 - `zombie`     no record of a transaction follows its end, and none of an older epoch follows a newer epoch
 - `lost`       an acknowledged batch is in the log at its offset
@@ -161,7 +161,9 @@ class Judge:
         if committed and transaction.commit_event < 0:
             self._checker.broken("outcome", name, "is committed, its producer never asked for that")
         if transaction.outcome is not None and results and transaction.outcome not in results:
-            text = f"its producer was told {'commit' if transaction.outcome else 'abort'}, markers say the other"
+            text = (
+                f"the answer to its producer was {'commit' if transaction.outcome else 'abort'}, markers say the other"
+            )
             self._checker.broken("outcome", name, text)
         if committed or transaction.outcome:
             lacking = [

@@ -1,4 +1,4 @@
-"""The ledger of transactions: what clients have sent, what they were told, and what readers were given.
+"""The ledger of transactions: what clients have sent, the answers to them, and what readers have received.
 
 Clients write into it, `judge` reads it in the end. Laws that one entry alone can break are checked at once:
 

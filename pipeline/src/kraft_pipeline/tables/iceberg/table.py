@@ -322,6 +322,7 @@ class IcebergTable:
             return
         if self._table.location().rstrip("/") != self._uri:
             raise ValueError(f"{self._name} lies at {self._table.location()} by its catalog, not at {self._uri}")
+        # A conflict must reach the writer, which checks its position: pyiceberg must not retry the commit.
         once = {**self._table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
         self._table.metadata = shared(self._table.metadata).model_copy(update={"properties": once})
 

@@ -241,7 +241,7 @@ class DeltaTableOf:
         self, batch: int, position: Position, files: Sequence[Added], *, after: int, removed: Sequence[str] = ()
     ) -> None:
         """As `Committer.commit`: one Delta version with add and remove actions, and `txn` = batch."""
-        self._follows(batch, after)
+        self._check_order(batch, after)
         state = State(batch, position)
         gone = [_remove(file, data_change=True) for file in self._held(removed)] if removed else []
         properties = self._properties(state, Transaction(self._app, batch))
@@ -260,7 +260,7 @@ class DeltaTableOf:
 
         delta-rs merges a table with a change data feed; then the result is empty.
         """
-        self._follows(batch, after)
+        self._check_order(batch, after)
         if not self._whole():
             raise ValueError(f"table {self._uri} has deletion vectors of another writer: it takes no rows by key")
         assert self._table is not None, "a table is created before anything is committed"
@@ -398,7 +398,8 @@ class DeltaTableOf:
         """The application id with epochs as its `txn` versions."""
         return f"{self._app}.writer"
 
-    def _follows(self, batch: int, after: int) -> None:
+    def _check_order(self, batch: int, after: int) -> None:
+        """Raise ConflictError unless the last batch of the table is `after`."""
         state = self._fixed()
         state.check(self._uri, self._epoch)
         if state.batch != after:

@@ -30,7 +30,7 @@ KEY_TYPE_SHARE: Final = 2
 TOPICS: Final = {KEY_TYPE_GROUP: OFFSETS_TOPIC, KEY_TYPE_TRANSACTION: TRANSACTION_STATE}
 FIRST_VERSION_WITH_KEYS: Final = 4
 FIRST_VERSION_WITH_SHARE_GROUPS: Final = 6
-NOBODY: Final = ClientEndpoint(-1, "", -1)
+NO_ENDPOINT: Final = ClientEndpoint(-1, "", -1)
 
 _TEXT: Final = {
     ErrorCode.NONE: "NONE",
@@ -78,12 +78,12 @@ class Locator:
         topic = TOPICS.get(key_type)
         if topic is None:
             is_share = key_type == KEY_TYPE_SHARE and ctx.api_version >= FIRST_VERSION_WITH_SHARE_GROUPS
-            return ErrorCode.UNSUPPORTED_VERSION if is_share else ErrorCode.INVALID_REQUEST, NOBODY
+            return ErrorCode.UNSUPPORTED_VERSION if is_share else ErrorCode.INVALID_REQUEST, NO_ENDPOINT
         count = self._cluster.partition_count(topic)
         if count is None:
             self._cluster.create_internal_topic(topic, ctx)
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_ENDPOINT
         endpoint = self._cluster.leader_endpoint(topic, partition_for(key, count), ctx.listener)
         if endpoint is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_ENDPOINT
         return ErrorCode.NONE, endpoint

@@ -63,7 +63,7 @@ class PatternResolver:
         self._services.turns.add(lambda: next(steps, False))
 
     def forget(self, group_id: str) -> None:
-        """The group is gone."""
+        """Drop the state of a deleted group."""
         self._running.discard(group_id)
         self._started_ms.pop(group_id, None)
 
