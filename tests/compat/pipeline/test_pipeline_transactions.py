@@ -182,6 +182,23 @@ def test_rows_of_several_topics_are_one_transaction(cluster: Target, name: str) 
     assert committed(cluster, *topics) == Counter(range(60))
 
 
+def test_rows_are_not_repeated_after_one_of_their_topics_was_deleted(cluster: Target, name: str) -> None:
+    """Brokers delete the offsets of a deleted topic. The mark was an offset of the last topic alone."""
+    from confluent_kafka.admin import AdminClient
+
+    topics = [f"{name}-{n}" for n in range(3)]
+    for topic in topics:
+        create(cluster, topic)
+    options, unit = options_of(cluster, "", name), Unit("q", 0, 0)
+    some = [batch for n, topic in enumerate(topics) for batch in rows(10 * n, 10, topic)]
+    assert write(options, some, unit) == 30
+    for topic in topics[1:]:
+        AdminClient({"bootstrap.servers": cluster.bootstrap}).delete_topics([topic])[topic].result(60)
+        create(cluster, topic)
+        assert write(options, some, unit) == 30
+    assert committed(cluster, *topics) == Counter(range(10))
+
+
 def test_a_refused_transaction_is_an_error(cluster: Target, name: str) -> None:
     create(cluster, name)
     with pytest.raises(BrokerError, match=r"^transaction .*-0: INVALID_TRANSACTION_TIMEOUT"):

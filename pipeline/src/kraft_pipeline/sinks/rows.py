@@ -34,8 +34,8 @@ class RowWriter:
         self._identities: dict[tuple[str, int], ProducerSequence] = {}
         self._turn = time.time_ns() >> 10  # tasks begin at different partitions
         self.rows = 0
-        self.topic = ""
-        """The last topic that a row went to; "" before the first row."""
+        self.topics = set[str]()
+        """The topics that rows went to."""
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Queue the rows. They may be sent later; `close` waits for them."""
@@ -47,7 +47,7 @@ class RowWriter:
         headers = columns.get("headers")
         headers = None if headers is None else headers.cast(HEADER_TYPE)
         for topic, places in self._by_topic(columns.get("topic")):
-            self.topic = topic
+            self.topics.add(topic)
             numbers = self._partitions(topic, columns.get("partition"), keys, places)
             for number, some in _groups(numbers, places):
                 taken = [_taken(column, some) for column in (keys, values, headers)]

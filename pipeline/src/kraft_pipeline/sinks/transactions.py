@@ -1,9 +1,11 @@
 """Writes the rows of a task exactly once: in a transaction with a mark that says which rows they are.
 
-A task has the transactional id `<kafka.transactional.id>-<number of the task>`. Its transaction has the rows, and an
-offset of the consumer group of the same name: the mark of the micro-batch. If Spark runs a task or a micro-batch again,
-the task finds the mark and writes nothing. The transactional id fences earlier attempts, so none of them can commit
-after the mark was read.
+A task has the transactional id `<kafka.transactional.id>-<number of the task>`. Its transaction has the rows, and
+offsets of the consumer group of the same name: the marks of the micro-batch. If Spark runs a task or a micro-batch
+again, the task finds a mark and writes nothing. The transactional id fences earlier attempts, so none of them can commit
+after the marks were read.
+
+Each topic with rows has a mark. Brokers delete the offsets of a deleted topic, so only the topic's own mark goes.
 
 The number of a task must identify its rows. That is so if a query reads the same ranges of offsets again, and
 partitions rows by their values. The mark has the number of rows; a repeated task with another number fails.
@@ -60,7 +62,7 @@ def write_once(cluster: Cluster, options: SinkOptions, batches: Iterator[pa.Reco
             writer.write(batch)
         writer.close()
         mark = json.dumps({"query": unit.query, "batch": unit.batch, "rows": writer.rows})
-        transaction.store(name, StoredOffset((writer.topic, 0), unit.batch + 1, mark))
+        transaction.store(name, [StoredOffset((topic, 0), unit.batch + 1, mark) for topic in sorted(writer.topics)])
         transaction.commit()
     except BrokerError as e:
         if e.code in FENCED:

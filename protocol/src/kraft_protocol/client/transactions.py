@@ -5,7 +5,7 @@ Requests have versions without the changes of `transaction.version` 2, so broker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kraft_protocol.client.cluster import Cluster
@@ -73,13 +73,14 @@ class ClientTransaction:
         self._asked(body, added)
         self._added |= new
 
-    def store(self, group: str, offset: StoredOffset) -> None:
-        """Commit an offset of a group without members together with the transaction."""
+    def store(self, group: str, offsets: Sequence[StoredOffset]) -> None:
+        """Commit offsets of a group without members together with the transaction, at most one for each topic."""
         body = w.AddOffsetsToTxnRequest(self.name, self.id, self.epoch, group)
         self._asked(body, lambda answer: self._check(answer.error_code, f"group {group} of "))
-        (topic, number), at = offset.key, w.TxnOffsetCommitRequest
-        partition = at.TxnOffsetCommitRequestPartition(number, offset.offset, committed_metadata=offset.metadata)
-        topics = [at.TxnOffsetCommitRequestTopic(topic, [partition])]
+        at, topics = w.TxnOffsetCommitRequest, []
+        for (topic, number), offset, metadata in offsets:
+            partition = at.TxnOffsetCommitRequestPartition(number, offset, committed_metadata=metadata)
+            topics.append(at.TxnOffsetCommitRequestTopic(topic, [partition]))
 
         def attempt() -> None:
             with self._cluster.dropping(self._cluster.coordinator(group)) as connection:
