@@ -49,9 +49,9 @@ class Feed:
         start, end = self._end, self._end + len(values)
         self.put(start, end, build_batch([(b"k", value) for value in values], base_offset=start))
 
-    def put(self, start: int, end: int, log: bytes) -> None:
+    def put(self, start: int, end: int, log: bytes, topic_id: str = "00" * 16) -> None:
         """Write one batch of record batches."""
         self._logs[start], self._end = log, end
         states = [open_table(self._given, dead_letters=dead).state() for dead in (False, True)]
-        position = Position({("t", 0): end}, "c", {"t": "00" * 16}, {("t", 0): 0})
+        position = Position({("t", 0): end}, "c", {"t": topic_id}, {("t", 0): 0})
         self.runner.batch(None, Plan(*states, {("t", 0): start}, position, 0, again=False, full=True))

@@ -2,8 +2,8 @@
 
 A task has the transactional id `<kafka.transactional.id>-<number of the task>`. Its transaction has the rows, and
 offsets of the consumer group of the same name: the marks of the micro-batch. If Spark runs a task or a micro-batch
-again, the task finds a mark and writes nothing. The transactional id fences earlier attempts, so none of them can commit
-after the marks were read.
+again, the task finds a mark and writes nothing. The transactional id fences earlier attempts, so none of them can
+commit after the marks were read.
 
 Each topic with rows has a mark. Brokers delete the offsets of a deleted topic, so only the topic's own mark goes.
 

@@ -6,6 +6,9 @@ beside the dead letters. The transaction that adds the rows names this list. A s
 then removes the letters. If a replay finds the table one batch ahead of the dead letters, it finishes that batch first.
 So no letter becomes a row twice, and no letter is removed without becoming a row.
 
+By key, letters of a former topic with the same name are later batches of their own, because the offsets of two topics
+do not compare.
+
 The replay skips letters of a batch that a dead writer left unfinished: the stream repeats that batch and compares it
 with them (`repeats`).
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +28,7 @@ import pyarrow.parquet as pq
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import values
 from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.bykey.ordering import Within
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.engines.tasks import Job, RowFiles
@@ -100,6 +104,7 @@ class _Replay:
         self._epoch = max(last + 1, int(time.time()))
         tried(lambda: self._table.claim(self._epoch))
         tried(lambda: self._dead.claim(self._epoch))
+        tried(lambda: self._dead.create(values.DEAD_SCHEMA, ()))  # an earlier release may have created it
         state = self._table.state()
         if state.batch > self._dead.state().batch and state.position is not None:
             self._remove(state.batch, state.position.notes[LIST])
@@ -123,6 +128,19 @@ class _Replay:
         """Replay the letters of some files. Returns the number of rows."""
         letters = _letters(self._dead_at, files)  # before anything is written
         letters = letters.filter(pa.array(~np.isin(letters.column("batch").to_numpy(), sorted(pending))))
+        if not self._spec.keys:
+            return self._made(letters, Within.OFFSET)
+        present, *former = _lives(letters, self._topics())
+        rows = self._made(present, Within.OFFSET)
+        return rows + sum(self._made(some, Within.BOTH) for some in former)
+
+    def _topics(self) -> Mapping[str, str]:
+        """The ids of the topics that the stream reads, by name."""
+        position = open_table(self._spec).state().position
+        return {} if position is None else position.topics
+
+    def _made(self, letters: pa.Table, within: Within) -> int:
+        """Make rows of some letters in one batch. Returns the number of rows."""
         if not letters.num_rows:
             return 0
         number = self._table.state().batch + 1
@@ -144,7 +162,7 @@ class _Replay:
         name = f"{FOLDER}/e{self._epoch:010d}-{uuid.uuid4().hex}.arrow"
         self._put(name, gone)
         position = Position({}, notes={LIST: name})
-        self._commit(number, position, written)
+        self._commit(number, position, written, within)
         intents.batch(self._rows_at, self._app, self._epoch, number).settle(self._table.files)
         self._remove(number, name)
         return sum(file.rows for file in written)
@@ -202,7 +220,7 @@ class _Replay:
         levels = partitions.parse(self._spec.partition_by, schema)
         tried(lambda: self._table.create(schema, levels))
 
-    def _commit(self, number: int, position: Position, files: Sequence[Added]) -> None:
+    def _commit(self, number: int, position: Position, files: Sequence[Added], within: Within) -> None:
         """Commit the rows of a batch; by key, only rows newer than the table's."""
 
         def is_open() -> bool:
@@ -220,7 +238,7 @@ class _Replay:
             self._spec.keys,
             schema,
             tuple(partitions.parse(self._spec.partition_by, plain)),
-            changes.order_of(schema, self._spec.order_by)._replace(replayed=True),
+            changes.order_of(schema, self._spec.order_by)._replace(within=within),
             self._spec.tombstones_s,
         )
         found = gather.changes(sum(file.size for file in files), self._each)
@@ -280,6 +298,23 @@ def _letters(storage: Storage, files: Sequence[Added]) -> pa.Table:
         except FileNotFoundError as e:
             raise _MergedError(f"{storage.uri}/{file.path} has been merged meanwhile: run the replay again") from e
     return pa.concat_tables(parts).sort_by([(name, "ascending") for name in ORDER])
+
+
+def _lives(letters: pa.Table, topics: Mapping[str, str]) -> list[pa.Table]:
+    """Split letters by the life of their topic, newest first; the first part is of the present `topics`.
+
+    Letters without an id may be of a former topic. A part has at most one id of each topic.
+    """
+    columns = (letters.column(name).to_pylist() for name in ("batch", "topic", "topic_id"))
+    places = list(zip(*columns, strict=True))
+    lives: dict[str, list[str | None]] = {}
+    for _, topic, life in sorted(places, key=lambda place: -place[0]):
+        former = lives.setdefault(topic, [])
+        if life not in former and (life is None or life != topics.get(topic)):
+            former.append(life)
+    parts = [lives[topic].index(life) + 1 if life in lives[topic] else 0 for _, topic, life in places]
+    count = 1 + max(parts, default=0)
+    return [letters.filter(pa.array(np.array(parts, np.int64) == number)) for number in range(count)]
 
 
 def _by_partition(letters: pa.Table) -> list[pa.Table]:

@@ -56,10 +56,12 @@ DEAD_SCHEMA: Final = pa.schema(
         ("reason", pa.string()),
         ("batch", pa.int64()),
         ("code", pa.string()),
+        ("topic_id", pa.string()),
     ]
 )
-"""A dead letter: the raw record, the stage that failed (`decode`, `partition`, `key`), the reason, the batch, and the
-code of the reason. The code is stable across releases."""
+"""A dead letter: the raw record, the stage that failed (`decode`, `partition`, `key`), the reason, the batch, the code
+of the reason, and the id of its topic. The code is stable across releases. The id is in hexadecimal digits, as in
+positions; letters of earlier releases lack it."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -422,6 +424,12 @@ def keyless(rows: pa.Table, spec: TableSpec) -> dict[int, Bad]:
     }
 
 
+def identified(letters: pa.Table, topic_id: bytes) -> pa.Table:
+    """The dead letters with the id of their topic."""
+    ids = pa.array([topic_id.hex()] * letters.num_rows, pa.string())
+    return letters.set_column(DEAD_SCHEMA.get_field_index("topic_id"), "topic_id", ids)
+
+
 def _letters(whole: pa.Table, bad: dict[int, Bad], batch: int, stage: str = "decode") -> pa.Table:
     if not bad:
         return DEAD_SCHEMA.empty_table()
@@ -433,5 +441,6 @@ def _letters(whole: pa.Table, bad: dict[int, Bad], batch: int, stage: str = "dec
         pa.array([bad[place].reason for place in places]),
         pa.array([batch] * len(places), pa.int64()),
         pa.array([bad[place].code for place in places]),
+        pa.nulls(len(places), pa.string()),
     ]
     return pa.Table.from_arrays(columns, schema=DEAD_SCHEMA)

@@ -292,6 +292,46 @@ def test_a_replay_does_not_undo_a_row_of_a_later_offset(tmp_path: Path, kind: st
     assert left(after) == []
 
 
+def _log(offset: int, minute: int, *texts: bytes) -> bytes:
+    values = [(b"k", text) for text in texts]
+    return build_batch(values, base_offset=offset, timestamp=1_700_000_000_000 + 60_000 * minute)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("is_named", [True, False], ids=["with ids", "of an earlier release"])
+def test_a_letter_of_a_former_topic_replaces_no_row_of_the_present_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, is_named: bool
+) -> None:
+    """Its offset is greater, because offsets begin at 0 in a topic that was made anew."""
+    by_key = {"mode": "upsert", "key": ["id"], "format": kind}
+    schema = {"schema": {"id": "long", "n": "long"}}
+    feed = Feed(table(tmp_path / "t", schema, **by_key))
+    with monkeypatch.context() as patched:
+        if not is_named:
+            patched.setattr(values, "identified", lambda letters, _: letters)
+        feed.put(7, 10, _log(7, 0, b'{"id": 1, "n": 7, "x": 1}', b'{"id": 2, "n": 8, "x": 1}', b'{"id": 2, "n": 9}'))
+        feed.put(0, 3, _log(0, 9, b'{"id": 1, "n": 0}', b'{"id": 3, "n": 1, "x": 1}', b'{"id": 4, "n": 2}'), "0a" * 16)
+    assert left(feed._given) == [1, 7, 8]
+    after = table(tmp_path / "t", {**schema, **REPAIRED}, **by_key)
+    replay(after)
+    assert sorted((row["id"], row["n"]) for row in rows(after)) == [(1, 0), (2, 9), (3, 1), (4, 2)]
+    assert left(after) == []
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_letters_of_several_lives_of_a_topic_keep_the_newest(tmp_path: Path, kind: str) -> None:
+    by_key = {"mode": "upsert", "key": ["id"], "format": kind}
+    schema = {"schema": {"id": "long", "n": "long"}}
+    feed = Feed(table(tmp_path / "t", schema, **by_key))
+    for life, offset in enumerate((9, 5, 1)):
+        text = b'{"id": 1, "n": %d, "x": 1}' % life
+        feed.put(offset, offset + 1, _log(offset, life, text), f"{life:032x}")
+    after = table(tmp_path / "t", {**schema, **REPAIRED}, **by_key)
+    replay(after)
+    assert [(row["id"], row["n"]) for row in rows(after)] == [(1, 2)]
+    assert left(after) == []
+
+
 @pytest.mark.parametrize("kind", ["append", "upsert"])
 def test_a_column_that_its_owner_has_widened_takes_the_dead_letters(tmp_path: Path, kind: str) -> None:
     """deltalake neither reads nor writes tables with Delta's type widening, so the owner rewrites the table."""

@@ -15,7 +15,7 @@ from kraft_pipeline.codec.decode import TYPES
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import maintenance, schemas, values
 from kraft_pipeline.tables.bykey import changes
-from kraft_pipeline.tables.bykey.ordering import Order
+from kraft_pipeline.tables.bykey.ordering import Order, newer
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.engines.plans import _begun
@@ -30,6 +30,7 @@ from kraft_pipeline.tables.stores import parquet as parquettable
 from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, State
 from kraft_pipeline.tables.stores.datafiles import encoded, parquet
 from kraft_pipeline.tables.stores.delta import DeltaTableOf
+from kraft_pipeline.tables.stores.deltapositions import EXPIRY, StoredPositions
 from kraft_pipeline.tables.stores.parquet import ParquetTable
 from kraft_pipeline.tables.stores.storage import Folder
 from kraft_protocol.client.errors import BrokerError, ClientError, DataLossError
@@ -147,6 +148,19 @@ def test_the_last_change_of_each_key_counts(tmp_path: Path) -> None:
         changes.check(["x"], schema)
     with pytest.raises(table_spec.SpecError, match="'f' is double, which cannot be a key"):
         changes.check(["f"], pa.schema([("f", pa.float64())]))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_batch_and_a_merge_order_nan_alike(first: int) -> None:
+    """NaN is no value: the later offset is newer. A batch took it for the greatest value, and merges for none."""
+    nan = float("nan")
+    times = pa.array([10**6, 2 * 10**6], pa.timestamp("us"))
+    columns = {"k": ["a", "a"], "topic": ["t"] * 2, "partition": [0] * 2, "offset": [4, 5], "timestamp": times}
+    rows = pa.table({**columns, "f": [nan, 1.0] if first else [1.0, nan]})
+    order = changes.order_of(rows.schema, "f")
+    assert changes.newest(rows, ["k"], order)["offset"].to_pylist() == [5]
+    assert newer(rows.slice(1), rows.slice(0, 1), order).tolist() == [True]
+    assert newer(rows.slice(0, 1), rows.slice(1), order).tolist() == [False]
 
 
 def position(offset: int) -> Position:
@@ -280,6 +294,44 @@ def test_a_delta_table_continues_after_its_log_was_trimmed(tmp_path: Path, mode:
     other.commit(3, position(3), [], after=2)
     assert keyed("delta", tmp_path).state() == State(3, position(3), epoch=8)
     assert len(list((tmp_path / "_kraft_positions").rglob("*.json"))) == 1
+
+
+def test_a_delta_table_whose_batch_numbers_expire_is_refused(tmp_path: Path) -> None:
+    """Delta's writers drop the number of a table that was paused for longer, and its rows would be written again."""
+    from deltalake import DeltaTable
+
+    table, schema, expiry = keyed("delta", tmp_path), pa.schema([("k", pa.string())]), EXPIRY
+    table.create(schema, [])
+    table.claim(7)
+    table.commit(0, position(0), [], after=-1)
+    DeltaTable(str(tmp_path)).alter.set_table_properties({expiry: "interval 7 days"})
+    refused = rf"{expiry} is 'interval 7 days'.* unset it: ALTER TABLE .* UNSET TBLPROPERTIES \('{expiry}'\)"
+    with pytest.raises(ValueError, match=refused):
+        table.commit(1, position(1), [], after=0)
+    with pytest.raises(ValueError, match=refused):
+        keyed("delta", tmp_path).claim(8)
+
+
+@pytest.mark.parametrize("last", [0, 2])
+def test_a_delta_table_that_lost_its_batch_number_is_not_written_again(tmp_path: Path, last: int) -> None:
+    table = keyed("delta", tmp_path)
+    table.create(pa.schema([("k", pa.string())]), [])
+    table.claim(7)
+    for batch in range(last + 1):
+        table.commit(batch, position(batch), [], after=batch - 1)
+    for file in (tmp_path / "_delta_log").glob("*.json"):  # as a checkpoint of a writer that lets numbers expire
+        file.write_text("".join(f"{line}\n" for line in file.read_text().splitlines() if '"txn"' not in line))
+    with pytest.raises(ValueError, match=rf"has lost the number .*\(its last one is -1, batch {last} has a file"):
+        keyed("delta", tmp_path).state()
+
+
+def test_a_delta_table_begins_after_a_first_batch_that_was_not_committed(tmp_path: Path) -> None:
+    table = keyed("delta", tmp_path)
+    table.create(pa.schema([("k", pa.string())]), [])
+    table.claim(7)
+    with pytest.raises(KeyboardInterrupt), StoredPositions(Folder(tmp_path), "app").kept(State(0, position(0))):
+        raise KeyboardInterrupt
+    assert keyed("delta", tmp_path).state() == State(epoch=7)
 
 
 def struct(**fields: pa.DataType) -> pa.DataType:

@@ -12,6 +12,7 @@ import pytest
 
 from kraft_pipeline.tables.bykey import tombstones
 from kraft_pipeline.tables.bykey.changes import order_of
+from kraft_pipeline.tables.bykey.ordering import Within
 from kraft_pipeline.tables.bykey.tombstones import FOLDER, Tombstones
 from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.stores.committer import DELETED, Changes
@@ -142,6 +143,6 @@ def test_a_replayed_row_is_compared_by_its_offset(tmp_path: Path, offset: int, s
     given = changes(second, 1, deleted=False)
     assert given.rows is not None
     letter = given.rows.set_column(at, "_offset", pa.array([offset], pa.int64()))
-    fresh = found.fresh(Changes(letter, ("k",), gone.order._replace(replayed=True)))
+    fresh = found.fresh(Changes(letter, ("k",), gone.order._replace(within=Within.OFFSET)))
     assert fresh.rows is not None
     assert fresh.rows.column("k").to_pylist() == rows

@@ -53,7 +53,7 @@ def order_of(schema: pa.Schema, by: str = "") -> Order:
 def newest(rows: pa.Table, keys: Sequence[str], order: Order) -> pa.Table:
     """The newest row of each key."""
     if order.by:
-        ranked = pc.is_valid(rows.column(order.by))
+        ranked = order.ranked(rows)
         one, other = rows.filter(ranked), newest(rows.filter(pc.invert(ranked)), keys, order.plain)
         one = _last(one, [*keys, order.topic, order.partition, order.by], [order.offset])
         one = _last(one, keys, [order.by, order.time, order.topic, order.partition])

@@ -1,16 +1,18 @@
 """Which of two rows with the same key is newer.
 
 Within a partition the later offset is newer, across partitions the later time. If the specification names an `orderBy`
-column and both rows have a value there, the greater value is newer, also within a partition. Ties are broken by topic
-and partition, so the order of batches has no effect. A later time also outweighs a lower offset: offsets restart when a
-topic is created again, and fall when an unclean election truncates a log. In a replay it does not, because a producer's
-clock may have gone back since the dead letter.
+column and both rows have a value there, the greater value is newer, also within a partition. NaN is no value. Ties are
+broken by topic and partition, so the order of batches has no effect.
+
+Offsets restart when a topic is created again, and fall when an unclean election truncates a log. `Within` says what
+that means for two rows of one partition.
 
 Tables store all of this in columns of their rows. Merges on executors use it; it does no input or output.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,6 +24,17 @@ _PLACE: Final = "_kraft_place"
 _OTHER: Final = "_kraft_other"
 
 
+class Within(Enum):
+    """What makes a change newer than a row of the same partition."""
+
+    EITHER = "either"
+    """A greater offset, or a later time: for changes in the order of the log."""
+    OFFSET = "offset"
+    """A greater offset: for a replay, because a producer's clock may have gone back since the dead letter."""
+    BOTH = "both"
+    """A greater offset and no earlier time: for the replay of a former topic, which had other offsets."""
+
+
 class Order(NamedTuple):
     """Names of the columns that order rows; `by` is the column of `orderBy`, or ""."""
 
@@ -30,8 +43,7 @@ class Order(NamedTuple):
     offset: str
     time: str
     by: str = ""
-    replayed: bool = False
-    """Whether a change may be older than the row in its partition, as in a replay: only the offsets decide there."""
+    within: Within = Within.EITHER
 
     @property
     def columns(self) -> list[str]:
@@ -43,6 +55,10 @@ class Order(NamedTuple):
     def plain(self) -> Order:
         """The same order without `orderBy`: offset and time decide."""
         return self._replace(by="")
+
+    def ranked(self, rows: pa.Table) -> pa.ChunkedArray:
+        """A mask of the rows with a value of `orderBy`."""
+        return pc.invert(pc.is_null(rows.column(self.by), nan_is_null=True))
 
 
 def newer(one: pa.Table, other: pa.Table, order: Order) -> NDArray[np.bool_]:
@@ -61,20 +77,22 @@ def newer(one: pa.Table, other: pa.Table, order: Order) -> NDArray[np.bool_]:
         return found
 
     topic, partition = both(order.topic, pc.equal), both(order.partition, pc.equal)
-    same, later = pc.and_(topic, partition), both(order.time, pc.greater)
-    if order.replayed:
+    same, later, ahead = pc.and_(topic, partition), both(order.time, pc.greater), both(order.offset, pc.greater)
+    if order.within is not Within.EITHER:
         later = pc.and_(later, pc.invert(same))
+    if order.within is Within.BOTH:
+        ahead = pc.and_(ahead, pc.invert(both(order.time, pc.less)))
     place = either(both(order.topic, pc.greater), pc.and_(topic, both(order.partition, pc.greater)))
     found = either(
-        pc.and_(same, both(order.offset, pc.greater)),
+        pc.and_(same, ahead),
         later,
         pc.and_(both(order.time, pc.equal), place),
         pc.is_null(other.column(order.time)),
     )
     if order.by:
-        ranked = pc.and_(pc.is_valid(one.column(order.by)), pc.is_valid(other.column(order.by)))
-        ahead = either(both(order.by, pc.greater), pc.and_(both(order.by, pc.equal), found))
-        found = pc.if_else(ranked, ahead, found)
+        ranked = pc.and_(order.ranked(one), order.ranked(other))
+        greater = either(both(order.by, pc.greater), pc.and_(both(order.by, pc.equal), found))
+        found = pc.if_else(ranked, greater, found)
     return np.asarray(found).astype(np.bool_)
 
 

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kraft_pipeline.tables.bykey.ordering import Order, matches, newer
+from kraft_pipeline.tables.bykey.ordering import Order, Within, matches, newer
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.stores.committer import DELETED, Changes
 from kraft_pipeline.tables.stores.storage import Storage
@@ -85,7 +85,7 @@ class Tombstones:
         kept = np.ones(rows.num_rows, np.bool_)
         wanted = rows.select(_columns(changes)).schema
         for file in self._files():
-            if order.replayed or file.latest_ms >= _ms(first) or _reaches(file.most, least):
+            if order.within is not Within.EITHER or file.latest_ms >= _ms(first) or _reaches(file.most, least):
                 gone = aligned(pa.ipc.open_file(self._storage.read(file.path)).read_all(), wanted)
                 dead, at = matches(gone, rows, list(changes.keys))
                 wins = newer(rows.take(pa.array(at)), gone.take(pa.array(dead)), order)
@@ -105,7 +105,7 @@ class Tombstones:
         for file in self._files():
             if file.most:
                 stored = aligned(pa.ipc.open_file(self._storage.read(file.path)).read_all(), wanted)
-                deletions.append(stored.filter(pc.is_valid(stored.column(order.by))))
+                deletions.append(stored.filter(order.ranked(stored)))
         found = pa.concat_tables(deletions)
         before, at = _adjacent(found, bare, keys, order)
         value = np.full(bare.num_rows, -1, np.int64)
@@ -175,12 +175,12 @@ class Tombstones:
 
 def _bare(rows: pa.Table, order: Order) -> pa.ChunkedArray:
     """A mask of the tombstones without a value of `orderBy`."""
-    return pc.and_(rows.column(DELETED), pc.is_null(rows.column(order.by)))
+    return pc.and_(rows.column(DELETED), pc.invert(order.ranked(rows)))
 
 
 def _by_events(rows: pa.Table, order: Order) -> pa.ChunkedArray:
     """A mask of the deletions with a value of `orderBy`."""
-    return pc.and_(rows.column(DELETED), pc.is_valid(rows.column(order.by)))
+    return pc.and_(rows.column(DELETED), order.ranked(rows))
 
 
 def _adjacent(one: pa.Table, other: pa.Table, keys: Sequence[str], order: Order) -> tuple[Places, Places]:

@@ -122,7 +122,7 @@ def write(job: Job, wanted: Range, batches: Iterable[pa.RecordBatch], damaged: C
         rows.add(found.rows)
         if found.dead.num_rows:
             reason = reason or _where(found.dead)
-            dead.add(found.dead)
+            dead.add(values.identified(found.dead, wanted.topic_id))
     learnt = None if fields.equals(job.fields) else fields
     rows.close(discard=learnt is not None)
     dead.close(discard=learnt is not None)

@@ -12,7 +12,6 @@ import json
 import math
 import re
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,6 +32,7 @@ from kraft_pipeline.tables.specs.partitions import By, with_columns
 from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.stores import intents
 from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, Each, State
+from kraft_pipeline.tables.stores.deltapositions import StoredPositions, check_expiry
 from kraft_pipeline.tables.stores.deltastats import statistics
 from kraft_pipeline.tables.stores.intents import Work
 from kraft_pipeline.tables.stores.storage import open_storage, store_options
@@ -42,10 +42,6 @@ DELETION_VECTORS: Final = "deletionVectors"
 CHANGE_FEED: Final = "delta.enableChangeDataFeed"
 BATCH: Final = "kraft.batch"
 POSITION: Final = "kraft.position"
-POSITIONS: Final = "_kraft_positions"
-"""Folder of positions. It replaces commit infos that Delta's log no longer has."""
-LEFT_S: Final = 3600.0
-"""Seconds after which a draft of a position file is abandoned: a live writer needs milliseconds."""
 APP: Final = "kraft.app"
 RECENT: Final = 20
 """Newest commits to read before the whole history. Each is a file, and our last commit is nearly always among them."""
@@ -83,6 +79,7 @@ class DeltaTableOf:
         """The newest commit that was read; None if the log lacks it, because it is older than the log's retention."""
         self._loaded = -math.inf
         self._files = open_storage(uri, self._storage)
+        self._positions = StoredPositions(self._files, app_id)
         escape = re.search("%[0-9A-Fa-f]{2}", self._files.uri)  # also above a relative path
         if escape:  # it writes the log to one folder and reads it from another
             where = self._files.uri
@@ -120,7 +117,13 @@ class DeltaTableOf:
         if self._table is None:
             return None
         whole = {app: self._table.transaction_version(app) for app in (self._app, self._writer)}
+        self._positions.check(self._uri, whole[self._app], self._has_committed)
         return _Known(self._table.version(), {app: number for app, number in whole.items() if number is not None})
+
+    def _has_committed(self) -> bool:
+        """Whether a commit of the log has a batch of this application."""
+        assert self._table is not None
+        return any(commit.get(APP) == self._app and BATCH in commit for commit in self._table.history())
 
     def _probe(self) -> bool:
         """Read the commits after the known version by their names; delta-rs lists the log, the slower the longer it is.
@@ -168,15 +171,20 @@ class DeltaTableOf:
                 self._info = info
 
     def _fixed(self) -> State:
-        """The state of the version that delta-rs has loaded: it refuses to commit if another commit follows that."""
+        """The state of the version that delta-rs has loaded: it refuses to commit if another commit follows that.
+
+        Raises ValueError if the state may expire.
+        """
         state = self.state()
-        if self._table is None or self._known is None or self._table.version() == self._known.version:
-            return state
-        with self._errors_explained():
-            self._load()
-            if self._table is None or self._known is None or self._table.version() != self._known.version:
-                self._known = self._read_whole()
-            return self._stands()
+        if self._table is not None and self._known is not None and self._table.version() != self._known.version:
+            with self._errors_explained():
+                self._load()
+                if self._table is None or self._known is None or self._table.version() != self._known.version:
+                    self._known = self._read_whole()
+                state = self._stands()
+        if self._table is not None:
+            check_expiry(self._uri, self._table.metadata().configuration)
+        return state
 
     def _load_newer(self) -> None:
         """Load the table if `state` has read commits that delta-rs does not know yet."""
@@ -285,23 +293,10 @@ class DeltaTableOf:
 
     @contextmanager
     def _kept(self, state: State) -> Iterator[None]:
-        """Store the position of a batch beside the table before its commit, and remove older positions afterwards.
-
-        Delta removes commit infos after `delta.logRetentionDuration`, including the info of a writer's last commit.
-        """
-        assert state.position is not None
-        storage, folder = self._files, f"{POSITIONS}/{self._app}"
-        name = f"{folder}/{state.batch}-{uuid.uuid4().hex}.json"
-        storage.create(name, json.dumps(state.position.to_json()).encode())
-        yield
-        self._state = state
-        limit = time.time() - LEFT_S
-        for file in list(storage.list(folder)):
-            number = file.path.rpartition("/")[2].partition("-")[0]
-            # Keep later batches: another writer may have committed them. Names of drafts begin with a dot.
-            done = int(number) <= state.batch if number.isdigit() else file.modified < limit
-            if done and file.path != name:
-                storage.delete(file.path)
+        """Store the position of a batch beside the table; the block commits the batch."""
+        with self._positions.kept(state):
+            yield
+            self._state = state
 
     def _accepted(self, merge: Merge, found: Sequence[Left]) -> pa.Table:
         """Read all changes that are newer than the table's rows into this process, where delta-rs merges them."""
@@ -462,10 +457,9 @@ class DeltaTableOf:
             for commit in self._table.history(limit):
                 if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
                     return Position.from_json(commit[POSITION])
-        storage, begin = self._files, f"{POSITIONS}/{self._app}/{batch}-"
-        kept = [file.path for file in storage.list(f"{POSITIONS}/{self._app}") if file.path.startswith(begin)]
-        if len(kept) == 1:  # several come from writers that died, and the committed list is unknown
-            return Position.from_json(storage.read(kept[0]).decode())
+        kept = self._positions.of(batch)
+        if kept is not None:
+            return kept
         raise ValueError(f"table {self._uri}: no commit shows the end of batch {batch}; its history was truncated")
 
 
