@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -42,23 +42,33 @@ TASK_OFFSETS: Final = 256 * 1024
 def plan(settings: Settings, topics: Sequence[str]) -> list[tuple[Any, ...]]:
     """The replicas of the topics with names that match any of the patterns (`*` and `?`), as rows of REPLICA_DDL.
 
-    Raises ClientError if the cluster cannot be reached.
+    Topics that are deleted meanwhile are left out. Raises ClientError if the cluster cannot be reached.
     """
-    rows = []
     with Cluster(settings) as cluster:
-        all_topics = cluster.topics()
-        wanted = [name for name in sorted(all_topics) if any(fnmatch.fnmatchcase(name, t) for t in topics)]
-        policies = cluster.config(wanted, "cleanup.policy") if wanted else {}
-        keys = [(name, number) for name in wanted for number in all_topics[name].partitions]
-        highs = cluster.offsets(dict.fromkeys(keys, m.LATEST))
-        starts = cluster.offsets(dict.fromkeys(keys, m.EARLIEST))
-        for name, number in keys:
-            start, high = starts[name, number], highs[name, number]
-            there = [(node, cluster.address(node)) for node in all_topics[name].partitions[number].replicas]
-            others = [(node, address, start, high) for node, address in there]
-            for node, address in there:
-                row = (name, number, all_topics[name].id, node, address, "", start, high)
-                rows.append((*row, _COMPACT in policies[name], others))
+        while True:
+            there = cluster.topics()
+            wanted = {name: there[name] for name in sorted(there) if any(fnmatch.fnmatchcase(name, t) for t in topics)}
+            try:
+                return _rows(cluster, wanted)
+            except ClientError:
+                known = cluster.known(list(wanted))
+                if all(topic.id in known[name] for name, topic in wanted.items()):
+                    raise
+
+
+def _rows(cluster: Cluster, wanted: Mapping[str, m.TopicInfo]) -> list[tuple[Any, ...]]:
+    rows = []
+    policies = cluster.config(list(wanted), "cleanup.policy") if wanted else {}
+    keys = [(name, number) for name, topic in wanted.items() for number in topic.partitions]
+    highs = cluster.offsets(dict.fromkeys(keys, m.LATEST))
+    starts = cluster.offsets(dict.fromkeys(keys, m.EARLIEST))
+    for name, number in keys:
+        start, high = starts[name, number], highs[name, number]
+        there = [(node, cluster.address(node)) for node in wanted[name].partitions[number].replicas]
+        others = [(node, address, start, high) for node, address in there]
+        for node, address in there:
+            row = (name, number, wanted[name].id, node, address, "", start, high)
+            rows.append((*row, _COMPACT in policies[name], others))
     return rows
 
 
@@ -120,14 +130,33 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
             # After a damaged batch at the end no offset is expected, so its own header is the best known source.
             after = max(scanner.expected, scanner.last + 1)
             if after <= at:
+                if not _is_in_sync(cluster, row):
+                    gone = row["high"]
+                    break
                 cut = f"no complete batch arrives at offset {at}, high watermark {answer.high_watermark}"
                 return *_done(scanner, row, total, Damage(kinds.CUT, -1, at, row["high"] - 1, cut)), gone
             at = after
     except _DeletedError:
         gone = row["high"]
     except (ClientError, OSError) as e:
+        if not _is_in_sync(cluster, row):
+            return *_done(scanner, row, total, None), row["high"]
         return *_done(scanner, row, total, Damage(kinds.UNREADABLE, -1, at, row["high"] - 1, str(e))), gone
     return *_done(scanner, row, total, None), gone
+
+
+def _is_in_sync(cluster: Cluster, row: dict[str, Any]) -> bool:
+    """Whether the broker must have all records up to the high watermark.
+
+    A broker outside of the ISR need not: it still copies them, it is down, or the replica has moved. If no broker
+    answers, the result is True.
+    """
+    try:
+        topic = cluster.topics([row["topic"]]).get(row["topic"])
+    except (ClientError, OSError):
+        return True
+    partition = None if topic is None or topic.id != row["topic_id"] else topic.partitions.get(row["partition"])
+    return partition is None or row["broker"] in partition.in_sync
 
 
 def _done(

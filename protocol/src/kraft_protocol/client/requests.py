@@ -63,6 +63,8 @@ class PartitionInfo(NamedTuple):
     leader_epoch: int
     replicas: tuple[int, ...] = ()
     """Ids of the assigned replicas."""
+    in_sync: tuple[int, ...] = ()
+    """Ids of the replicas in the ISR."""
 
 
 class TopicInfo(NamedTuple):
@@ -150,7 +152,7 @@ def read_metadata(answer: w.MetadataResponse) -> MetadataAnswer:
             topic.is_internal,
             {
                 one.partition_index: PartitionInfo(
-                    one.error_code, one.leader_id, one.leader_epoch, tuple(one.replica_nodes)
+                    one.error_code, one.leader_id, one.leader_epoch, tuple(one.replica_nodes), tuple(one.isr_nodes)
                 )
                 for one in topic.partitions
             },

@@ -16,6 +16,7 @@ from kraft_pipeline.scrub.layout import Replica, replicas
 from kraft_pipeline.scrub.scanner import FIELDS
 from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.client.errors import OFFSET_OUT_OF_RANGE, BrokerError
+from kraft_protocol.client.requests import PartitionInfo, TopicInfo
 from kraft_protocol.wire import messages as w
 from tests.unit.pipeline.scrub.scrubbed import batches, write_replica
 
@@ -135,7 +136,7 @@ def test_offsets_deleted_before_they_are_fetched_are_not_damage(monkeypatch: pyt
 def test_an_offset_out_of_range_that_the_partition_has_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"topic": "orders", "partition": 0, "broker": 1, "directory": "b1", "segment": "", "base": 0, "high": END}
     row |= {"compacted": False, "replicas": []}
-    cluster: Any = SimpleNamespace()
+    cluster: Any = SimpleNamespace(topics=lambda _: {})
     monkeypatch.setattr(wire, "_start", lambda *_: 0)
 
     def refused(*_: Any) -> Any:
@@ -148,12 +149,14 @@ def test_an_offset_out_of_range_that_the_partition_has_is_damage(monkeypatch: py
 class Answers:
     """A cluster in which each broker answers from its own log; `known` has the ids of the topic on all brokers."""
 
-    def __init__(self, starts: dict[int, int], known: set[bytes]) -> None:
+    def __init__(self, starts: dict[int, int], known: set[bytes], in_sync: tuple[int, ...] = (1, 2)) -> None:
         self._starts, self._known, self._broker = starts, known, 0
+        self._in_sync, self.ends = in_sync, dict[int, int]()
         self.settings = Settings("localhost:1", retry_s=0.01)
 
-    def topics(self) -> None:
-        return
+    def topics(self, _: Any = None) -> dict[str, TopicInfo]:
+        partition = PartitionInfo(0, 1, 0, (1, 2), self._in_sync)
+        return {"orders": TopicInfo(0, "orders", b"i" * 16, False, {0: partition})}
 
     def known(self, names: list[str]) -> dict[str, set[bytes]]:
         return dict.fromkeys(names, self._known)
@@ -182,7 +185,7 @@ class Answers:
         elif at < start:
             part.error_code = OFFSET_OUT_OF_RANGE
         else:
-            part.records = b"".join(batches(6)[at // 2 :])
+            part.records = b"".join(batches(6)[at // 2 : self.ends.get(self._broker, END) // 2])
         return w.FetchResponse(responses=[w.FetchResponse.FetchableTopicResponse(partitions=[part])])
 
 
@@ -206,6 +209,47 @@ def test_a_follower_that_retention_trims_before_its_leader_is_not_damaged() -> N
 def test_a_topic_that_all_brokers_lack_is_not_damaged(starts: dict[int, int]) -> None:
     """Its replicas were reported as unreadable."""
     assert wire_findings(Answers(starts, {b"another topic id"})) == []
+
+
+@pytest.mark.parametrize(("in_sync", "kinds"), [((1,), set()), ((1, 2), {"cut", "missing"})])
+def test_a_follower_outside_of_the_isr_may_lack_records(in_sync: tuple[int, ...], kinds: set[str]) -> None:
+    cluster = Answers({1: 0, 2: 0}, {b"i" * 16}, in_sync)
+    cluster.ends = {2: 4}
+    assert {kind for _, kind, _ in wire_findings(cluster)} == kinds
+
+
+def test_a_replica_that_is_new_or_moves_away_is_not_unreadable() -> None:
+    assert wire_findings(Answers({1: 0}, {b"i" * 16}, (1,))) == []
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_a_topic_that_is_deleted_while_a_scrub_is_planned_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """The scrub ended with code 2."""
+    partition = PartitionInfo(0, 1, 0, (1,), (1,))
+    there = {name: TopicInfo(0, name, name.encode() * 16, False, {0: partition}) for name in "ab"}
+
+    def config(names: list[str], _: str) -> dict[str, str]:
+        if "b" in names:
+            if is_deleted:
+                del there["b"]
+            raise BrokerError(3, "cleanup.policy of topic b")
+        return dict.fromkeys(names, "delete")
+
+    cluster = SimpleNamespace(
+        topics=lambda: dict(there),
+        config=config,
+        known=lambda names: {name: {there[name].id} if name in there else set() for name in names},
+        offsets=lambda wanted: dict.fromkeys(wanted, 0),
+        address=lambda node: f"b{node}",
+    )
+    monkeypatch.setattr(wire, "Cluster", lambda _: nullcontext(cluster))
+    if is_deleted:
+        assert [row[0] for row in wire.plan(Settings("localhost:1"), ["*"])] == ["a"]
+    else:
+        with pytest.raises(BrokerError, match=r"cleanup\.policy of topic b"):
+            wire.plan(Settings("localhost:1"), ["*"])
 
 
 def test_a_topic_that_one_broker_still_has_is_unreadable() -> None:
