@@ -192,8 +192,9 @@ def test_rows_are_not_repeated_after_one_of_their_topics_was_deleted(cluster: Ta
     options, unit = options_of(cluster, "", name), Unit("q", 0, 0)
     some = [batch for n, topic in enumerate(topics) for batch in rows(10 * n, 10, topic)]
     assert write(options, some, unit) == 30
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for topic in topics[1:]:
-        AdminClient({"bootstrap.servers": cluster.bootstrap}).delete_topics([topic])[topic].result(60)
+        admin.delete_topics([topic])[topic].result(60)
         create(cluster, topic)
         assert write(options, some, unit) == 30
     assert committed(cluster, *topics) == Counter(range(10))

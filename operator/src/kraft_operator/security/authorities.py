@@ -25,11 +25,13 @@ from kraft_operator.security.certificates import (
     Authority,
     CertificateError,
     bundle,
+    certificates_in,
     check_authority,
     ends_at,
     key_of,
     new_authority,
     renewed,
+    text_of,
 )
 
 CERTIFICATE: Final = "ca.crt"
@@ -63,7 +65,18 @@ class State:
     @property
     def trusted(self) -> str:
         """The certificates of all authorities that are trusted now."""
-        return bundle(self.current.certificate, "" if self.next is None else self.next.certificate, self.former)
+        return bundle(*self._certificates())
+
+    @property
+    def anchors(self) -> str:
+        """Of each trusted authority its own certificate, without its issuers: what nodes and the operator trust.
+
+        Everybody with a certificate of an issuer above could otherwise take the name of a node.
+        """
+        return bundle(*(text_of(certificates_in(one)[0]) for one in self._certificates() if one))
+
+    def _certificates(self) -> tuple[str, ...]:
+        return self.current.certificate, "" if self.next is None else self.next.certificate, self.former
 
 
 @dataclass(frozen=True, slots=True)

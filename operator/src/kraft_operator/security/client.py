@@ -57,10 +57,10 @@ class OperatorTls:
 
     def use(self, authority: State, now: datetime) -> None:
         """Take a certificate of this authority, unless the present one is of it and lasts."""
-        made_for = (authority.current.certificate, authority.trusted)
+        made_for = (authority.current.certificate, authority.anchors)
         if made_for != self._made_for or self._renew_at is None or now >= self._renew_at:
             leaf = issue(authority.current, self._subject, now, DAYS)
-            self._context = context_of(leaf, authority.trusted, verifies_host=True)
+            self._context = context_of(leaf, authority.anchors, verifies_host=True)
             self._made_for, self._renew_at = made_for, now + RENEW
 
 
@@ -90,7 +90,7 @@ async def ask_nodes(
         candidate = state.next
 
         async def trusts(address: Address) -> bool:
-            return await _accepts(address, candidate, state.trusted, role, now, verifies=name == CLUSTER)
+            return await _accepts(address, candidate, state.anchors, role, now, verifies=name == CLUSTER)
 
         lacking = await _lacking(trusting, trusts)
         return Proof(trusts_next=f"node {lacking} does not trust it yet" if lacking is not None else "")

@@ -51,7 +51,7 @@ def files_of(
     why = why_due(chain_of(pem), cluster, names, now)
     if why:
         pem = leaf_for(role, names, cluster, now).pem
-    return {KEYS: pem, CLUSTER_TRUST: cluster.trusted, CLIENTS_TRUST: clients.trusted}, why
+    return {KEYS: pem, CLUSTER_TRUST: cluster.anchors, CLIENTS_TRUST: clients.anchors}, why
 
 
 def leaf_for(role: Mapping[str, str], names: Collection[str], cluster: State, now: datetime) -> Leaf:

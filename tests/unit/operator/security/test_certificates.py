@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ssl
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +28,10 @@ from kraft_operator.security.certificates import (
     new_authority,
     renewed,
 )
-from kraft_operator.security.nodes import chain_of, files_of
+from kraft_operator.security.client import OperatorTls, context_of
+from kraft_operator.security.nodes import CLUSTER_TRUST, KEYS, chain_of, files_of
+from kraft_protocol.tls.contexts import make_contexts
+from kraft_protocol.tls.settings import SslSettings
 from tests.peer import require_program
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -167,26 +172,76 @@ def test_an_expired_authority_issues_nothing() -> None:
         issue(new_authority("x", NOW - timedelta(days=5), 3), {"CN": "node"}, NOW, 10)
 
 
-def test_a_key_beside_the_certificates_of_an_authority_is_in_no_chain() -> None:
-    """The chain of a user's certificate had it: `ca.crt` of an intermediate authority was copied as it was."""
-    root = new_authority("root", NOW, 3650)
+def foreign(name: str, root: Authority | None = None) -> Authority:
+    """An authority of others: a root, or one that `root` has issued. Its text has its key and `root`'s, too."""
     key = ec.generate_private_key(ec.SECP256R1())
-    signer = serialization.load_pem_private_key(root.key.encode(), None)
-    issuer = x509.load_pem_x509_certificate(root.certificate.encode())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer, issuer = key, subject
+    if root is not None:
+        signer = serialization.load_pem_private_key(root.key.encode(), None)  # type: ignore[assignment]
+        issuer = x509.load_pem_x509_certificate(root.certificate.encode()).subject
     made = (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "intermediate")]))
-        .issuer_name(issuer.subject)
+        .subject_name(subject)
+        .issuer_name(issuer)
         .public_key(key.public_key())
-        .serial_number(1)
+        .serial_number(x509.random_serial_number())
         .not_valid_before(NOW - timedelta(days=1))
         .not_valid_after(NOW + timedelta(days=100))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(signer, hashes.SHA256())  # type: ignore[arg-type]
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())
     )
     form, none = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     secret = key.private_bytes(serialization.Encoding.PEM, form, none).decode()
     text = made.public_bytes(serialization.Encoding.PEM).decode()
-    leaf = issue(Authority(text + secret + root.certificate, secret), {"CN": "ann"}, NOW, 10)
+    return Authority(text + secret + ("" if root is None else root.certificate), secret)
+
+
+def test_a_key_beside_the_certificates_of_an_authority_is_in_no_chain() -> None:
+    """The chain of a user's certificate had it: `ca.crt` of an intermediate authority was copied as it was."""
+    leaf = issue(foreign("intermediate", foreign("root")), {"CN": "ann"}, NOW, 10)
     assert leaf.chain.count("BEGIN CERTIFICATE") == 3
     assert "PRIVATE" not in leaf.chain
+
+
+def handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    """Raises ssl.SSLError if one side refuses the other."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [client.wrap_bio(to_client, to_server, server_hostname="localhost")]
+    sides.append(server.wrap_bio(to_server, to_client, server_side=True))
+    for turn in range(8):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            sides[turn % 2].do_handshake()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        sides[0].read()
+
+
+def test_nodes_and_the_operator_trust_no_other_authority_below_the_same_root() -> None:
+    """They trusted the issuers in `ca.crt`, so any authority below the root could make a node or a super user."""
+    root = foreign("root")
+    ours, theirs = foreign("ours", root), foreign("theirs", root)
+    files, _ = files_of(None, {"CN": "node"}, {"localhost"}, State(ours), State(new_authority("c", NOW, 9)), NOW)
+    forged = issue(theirs, {"CN": "node"}, NOW, 10, names={"localhost"}, server=True)
+
+    def server(pem: str) -> ssl.SSLContext:
+        key, mark, chain = pem.partition("-----BEGIN CERTIFICATE-----")
+        return make_contexts(
+            SslSettings.parse(
+                {
+                    "ssl.keystore.type": "PEM",
+                    "ssl.keystore.key": key,
+                    "ssl.keystore.certificate.chain": mark + chain,
+                    "ssl.truststore.type": "PEM",
+                    "ssl.truststore.certificates": files[CLUSTER_TRUST],
+                    "ssl.client.auth": "required",
+                }
+            )
+        ).server
+
+    operator = OperatorTls("demo", "ns")
+    operator.use(State(ours), NOW)
+    handshake(operator.client_context, server(files[KEYS]))
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(operator.client_context, server(forged.pem))
+    with pytest.raises(ssl.SSLError):
+        handshake(context_of(forged, files[CLUSTER_TRUST], verifies_host=True), server(files[KEYS]))
