@@ -261,7 +261,6 @@ class Workload:
         kubectl("create", "-f", "-", stdin=pod, check=True)
         try:
             until("the client begins", lambda: "began" in self.log(), 90)
-            time.sleep(2)
         except BaseException:
             self._remove()
             raise

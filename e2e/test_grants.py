@@ -62,5 +62,7 @@ def test_secrets_and_claims_are_used_only_if_permitted(table: Object) -> None:
     kubectl("label", "pvc", "lake-of-granted", "-n", NAMESPACE, "kraftcluster.io/pipelines=allowed", check=True)
     made = until("the driver is made", lambda: get("deploy", f"{NAME}-table"), 60)
     assert made["spec"]["template"]["spec"]["serviceAccountName"] == ACCOUNT
-    rights = kubectl("auth", "can-i", "--list", f"--as=system:serviceaccount:{NAMESPACE}:{ACCOUNT}", "-n", NAMESPACE)
-    assert "secrets" not in rights.stdout
+    who = f"--as=system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+    rights = kubectl("auth", "can-i", "--list", who, "-n", NAMESPACE, check=True).stdout
+    assert "selfsubjectreviews" in rights, "each account has this right"
+    assert "secrets" not in rights

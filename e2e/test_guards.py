@@ -78,7 +78,7 @@ def test_a_topic_of_one_replica_blocks_the_roll_and_is_named(cluster: Cluster) -
     assert since
     assert 0 < since[0] <= time.time()
     after = cluster.uids()
-    assert any(after[number] == before[number] for number in (101, 102, 103))
+    assert all(after[number] == before[number] for number in (101, 102, 103)), "each has a partition of the topic"
     cluster.change(updateStrategy={"unavailableTopics": ["single"]})
     cluster.settle()
     assert not set(before.values()) & set(cluster.uids().values())

@@ -40,6 +40,7 @@ def test_controllers_that_start_cold_find_one_another(cluster: Cluster) -> None:
     with timed("all six nodes are killed at once"):
         cluster.kill(*before)
         until("other pods", lambda: len(set(cluster.uids().values()) - set(before.values())) == 6)
+        until("all are ready", lambda: all(cluster.ready(number) for number in before))
         cluster.settle()
 
 

@@ -22,6 +22,8 @@ STOP = "/tmp/stop"
 OPTIONS = json.loads(os.environ.get("CLIENT_OPTIONS", "{}"))
 """Options of librdkafka for all clients, such as those of TLS."""
 READ_MAX_S = 60.0
+BEGUN = 100
+"""Acknowledged records after which it says that it has begun."""
 
 
 class Producing:
@@ -74,6 +76,8 @@ class Producing:
                 return
             self.acknowledged[partition].add(number)
             self.waits_ms.append((now - at) * 1000)
+            if len(self.waits_ms) == BEGUN:
+                print("began", flush=True)
             self.pause_ms = max(self.pause_ms, (now - self._last) * 1000)
             self._last = now
 
@@ -128,7 +132,6 @@ def main() -> None:
         except Exception as error:
             if "TOPIC_ALREADY_EXISTS" not in str(error):
                 raise
-    print("began", flush=True)
     producing, consuming = Producing(bootstrap, topic, partitions, rate), Consuming(bootstrap, topic, partitions)
     consuming.start()
     producing.run()
