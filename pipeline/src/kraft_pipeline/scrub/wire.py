@@ -139,7 +139,8 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
     except _DeletedError:
         gone = row["high"]
     except (ClientError, OSError) as e:
-        if not _is_in_sync(cluster, row):
+        # A broker that is down, or whose replica is damaged, says nothing about the records: only a missing one may be.
+        if isinstance(e, _AbsentError) and not _is_in_sync(cluster, row):
             return *_done(scanner, row, total, None), row["high"]
         return *_done(scanner, row, total, Damage(kinds.UNREADABLE, -1, at, row["high"] - 1, str(e))), gone
     return *_done(scanner, row, total, None), gone
@@ -148,8 +149,8 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
 def _is_in_sync(cluster: Cluster, row: dict[str, Any]) -> bool:
     """Whether the broker must have all records up to the high watermark.
 
-    A broker outside of the ISR need not: it still copies them, it is down, or the replica has moved. If no broker
-    answers, the result is True.
+    A broker outside of the ISR need not: it still copies them, or the replica has moved. If no broker answers, the
+    result is True.
     """
     try:
         topic = cluster.topics([row["topic"]]).get(row["topic"])
@@ -167,6 +168,10 @@ def _done(
     rows = scanner.digests() if total else np.empty((0, len(FIELDS)), np.int64)
     rows[:, POSITION] = -1
     return rows, found + ([finding(row, end, [])] if end is not None else []), total
+
+
+class _AbsentError(ClientError):
+    """The broker answers that it does not have the replica."""
 
 
 class _DeletedError(Exception):
@@ -222,4 +227,9 @@ def _retried(cluster: Cluster, row: dict[str, Any], attempt: Callable[[], T]) ->
         if is_absent and row["topic_id"] not in cluster.known([row["topic"]])[row["topic"]]:
             raise _DeletedError
 
-    return cluster.retried("fetch", observed, mend)
+    try:
+        return cluster.retried("fetch", observed, mend)
+    except ClientError as e:
+        if is_absent:
+            raise _AbsentError(str(e)) from e
+        raise

@@ -17,6 +17,7 @@ from kraft_pipeline.scrub.scanner import FIELDS
 from kraft_protocol.client.cluster import Cluster, Settings
 from kraft_protocol.client.errors import OFFSET_OUT_OF_RANGE, BrokerError
 from kraft_protocol.client.requests import PartitionInfo, TopicInfo
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import messages as w
 from tests.unit.pipeline.scrub.scrubbed import batches, write_replica
 
@@ -220,6 +221,24 @@ def test_a_follower_outside_of_the_isr_may_lack_records(in_sync: tuple[int, ...]
 
 def test_a_replica_that_is_new_or_moves_away_is_not_unreadable() -> None:
     assert wire_findings(Answers({1: 0}, {b"i" * 16}, (1,))) == []
+
+
+@pytest.mark.parametrize(
+    "error", [BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "orders-0"), OSError("connection refused")]
+)
+def test_a_replica_outside_of_the_isr_that_cannot_be_read_is_not_taken_for_sound(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A damaged replica leaves the ISR, and so does one whose broker is down; both were passed over."""
+    fetch = wire._fetch
+
+    def fetched(cluster: Any, row: dict[str, Any], *more: Any) -> Any:
+        if row["broker"] == 2:
+            raise error
+        return fetch(cluster, row, *more)
+
+    monkeypatch.setattr(wire, "_fetch", fetched)
+    assert "unreadable" in {kind for _, kind, _ in wire_findings(Answers({1: 0, 2: 0}, {b"i" * 16}, (1,)))}
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
