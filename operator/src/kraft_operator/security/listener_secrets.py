@@ -89,7 +89,7 @@ class ListenerSecrets:
             self._issued[name] = await self._api.apply(wanted)
 
     async def _check_free(self, name: str) -> None:
-        """Raise UnusableError if a Certificate or a Secret of somebody else has this name: it would be overwritten."""
+        """Raise UnusableError if others have a Certificate or a Secret with this name, which would be overwritten."""
         namespace = self._cluster.namespace
         if await self._api.get(KIND, namespace, name) is not None:
             raise UnusableError("InTheWay", f"Certificate {name} is not of this cluster: rename or delete it")
