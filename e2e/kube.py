@@ -60,6 +60,12 @@ def get(kind: str, name: str = "", selector: str = "", namespace: str = NAMESPAC
     return found if name else (found or {}).get("items", [])
 
 
+def fresh_namespace(name: str) -> None:
+    """Make a namespace, after the end of a former one of this name."""
+    kubectl("delete", "namespace", name, "--ignore-not-found", check=True)
+    kubectl("create", "namespace", name, check=True)
+
+
 def until(what: str, check: Callable[[], Any], timeout_s: float = 240, every_s: float = LOOK_S) -> Any:
     """The first answer that is true. Fails with the last error."""
     end = time.monotonic() + timeout_s
@@ -197,6 +203,28 @@ class Cluster:
         pods = [f"{self.name}-{node}" for node in nodes]
         kubectl("delete", "pod", *pods, "-n", self.namespace, "--grace-period=0", "--force", check=True)
 
+    def passed(self, times: int = 2) -> None:
+        """Wait until the operator has ended so many more passes over this cluster, each begun after this call.
+
+        This shows that nothing is done about something that it has seen.
+        """
+        for number in range(times + 1):  # the first may have begun before
+            before = self._passes()
+            self.annotate("look", f"{time.time_ns()}-{number}")
+            until("another pass ends", lambda before=before: self._passes() > before, 60)
+
+    def _passes(self) -> float:
+        """Passes over this cluster that have ended, by all of the operator's pods."""
+        mine = f'namespace="{self.namespace}"', f'name="{self.name}"'
+        samples = metric("kraft_operator_reconciles_total", self.namespace)
+        return sum(value for labels, value in samples if all(one in labels for one in mine))
+
+    def forget(self) -> None:
+        """Delete the cluster with all that outlives its resource: volumes and the Secrets of its authorities."""
+        self.delete()
+        instance = f"app.kubernetes.io/instance={self.name}"
+        kubectl("delete", "secret", "-n", self.namespace, "-l", instance, check=True)
+
     def delete(self) -> None:
         """Delete the cluster with its volumes, which owners do not delete."""
         kubectl("delete", "kc", self.name, "-n", self.namespace, "--ignore-not-found", check=True)
@@ -210,7 +238,28 @@ def operator_log(namespace: str = NAMESPACE, lines: int = 40) -> str:
     return "\n".join(kubectl("logs", name, "-n", namespace, f"--tail={lines}").stdout for name in names)
 
 
+def add_user(name: str, cluster: Cluster, **spec: Any) -> None:
+    """Apply a KRaftUser, and wait until it is in force."""
+    metadata = {"name": name, "namespace": cluster.namespace}
+    user = {"apiVersion": "kraftcluster.io/v1alpha1", "kind": "KRaftUser", "metadata": metadata}
+    kubectl("apply", "-f", "-", stdin={**user, "spec": {"cluster": cluster.name, **spec}}, check=True)
+
+    def in_force() -> bool:
+        found = get("kraftuser", name, namespace=cluster.namespace)
+        return any(one["status"] == "True" for one in found.get("status", {}).get("conditions", ()))
+
+    until(f"{name} is in force", in_force, 60)
+
+
 # A workload
+
+WORK_RIGHTS = [
+    {
+        "resource": {"type": "Topic", "name": "work-", "pattern": "Prefixed"},
+        "operations": ["Create", "Write", "Read", "Describe"],
+    }
+]
+"""Rights of a KRaftUser for a workload."""
 
 
 class Workload:

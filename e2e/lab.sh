@@ -32,7 +32,7 @@ base=(--build-arg BASE=localhost/python-base:3.11)
 "$SCRIPTS/image.sh" kraft-operator:dev . "${base[@]}" --target operator >/dev/null
 "$SCRIPTS/image.sh" kraft-operator:other . "${base[@]}" --target operator >/dev/null
 "$SCRIPTS/image.sh" kraft-e2e-client:dev e2e/client "${base[@]}" >/dev/null
-if [ $# -eq 0 ] || [[ "$*" == *test_table* ]]; then # it has Spark and Java: minutes, the first time
+if [ $# -eq 0 ] || [[ " $* " == *" e2e "* || "$*" == *test_table* ]]; then # it has Spark and Java: minutes, the first time
     "$SCRIPTS/image.sh" kraft-pipeline:dev . "${base[@]}" --target pipeline >/dev/null
 fi
 

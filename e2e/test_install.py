@@ -13,8 +13,11 @@ from e2e.kube import (
     OPERATOR_IMAGE,
     OTHER_OPERATOR_IMAGE,
     ROOT,
+    WORK_RIGHTS,
     Cluster,
     Workload,
+    add_user,
+    fresh_namespace,
     get,
     kubectl,
     needs_kubernetes,
@@ -47,8 +50,7 @@ def _everything() -> set[str]:
 
 @pytest.fixture(autouse=True)
 def namespace() -> Iterator[None]:
-    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
-    kubectl("create", "namespace", NAMESPACE, check=True)
+    fresh_namespace(NAMESPACE)
     until("the namespace has what all have", lambda: {"configmap/kube-root-ca.crt"} <= _everything())
     yield
     kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
@@ -63,8 +65,9 @@ def test_the_chart_is_installed_upgraded_and_uninstalled(operator: None) -> None
     cluster = Cluster("my", NAMESPACE)
     until("it is seen", lambda: cluster.status)
     cluster.settle()
+    add_user("shop", cluster, acls=WORK_RIGHTS, authentication={"type": "MutualTls"})
     before = cluster.uids()
-    with Workload(cluster) as work:
+    with Workload(cluster, secret="shop") as work:
         with timed("the operator is upgraded"):
             _operator("upgrade", OTHER_OPERATOR_IMAGE)
         until("the former pods are gone", lambda: _images() == {OTHER_OPERATOR_IMAGE})
@@ -79,18 +82,17 @@ def test_the_chart_is_installed_upgraded_and_uninstalled(operator: None) -> None
         until("the operator is gone", lambda: not operators(NAMESPACE))
         assert cluster.uids() == before, "the cluster runs on"
     work.assert_nothing_lost()
+    kubectl("delete", "kraftuser", "shop", "-n", NAMESPACE, check=True)
     _helm("uninstall", "my")
-    until("all but volumes is gone", lambda: all(one.startswith("persistentvolumeclaim/") for one in _more(empty)))
-    assert len(_more(empty)) == 6
+    kept = {"configmap/my-record", "configmap/my-users", "secret/my-cluster-ca", "secret/my-clients-ca"}
+    kept |= {f"persistentvolumeclaim/{one['metadata']['name']}" for one in get("pvc", namespace=NAMESPACE)}
+    assert len(kept) == 4 + 6
+    until("all is gone but volumes, records and authorities", lambda: _everything() - empty == kept)
     assert _everything() >= empty
 
 
 def _images() -> set[str]:
     return {one["spec"]["containers"][0]["image"] for one in operators(NAMESPACE)}
-
-
-def _more(than: set[str]) -> set[str]:
-    return _everything() - than
 
 
 def test_a_namespace_is_deleted_with_operator_and_cluster(operator: None) -> None:

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.test_rules import kubectl, pytestmark
+from e2e.kube import fresh_namespace, kubectl, needs_kubernetes
 from tests.unit.operator.sample import manifests, sample
 
 NAMESPACE = "kraft-e2e-manifests"
 MANIFESTS = manifests(sample(NAMESPACE))
 
-__all__ = ["pytestmark"]
+pytestmark = needs_kubernetes
 
 
 @pytest.fixture(scope="module", autouse=True)
 def namespace() -> Iterator[None]:
-    kubectl("create", "namespace", NAMESPACE)
+    fresh_namespace(NAMESPACE)
     label = "pod-security.kubernetes.io/enforce=restricted"
     assert kubectl("label", "namespace", NAMESPACE, label, "--overwrite").returncode == 0
     yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 
 from e2e.kube import NAMESPACE, NODE_IMAGE, Cluster, Object, get, kubectl, needs_kubernetes, until
 
@@ -51,9 +50,7 @@ def test_a_copy_of_a_pod_is_left_alone(cluster: Cluster) -> None:
         "create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, check=True
     )
     try:
-        for number in range(3):
-            cluster.annotate("look", str(number))
-            time.sleep(3)
+        cluster.passed()
         assert get("pod", "zz-copy")["metadata"].get("deletionTimestamp") is None
         assert cluster.settled()
     finally:
@@ -75,7 +72,7 @@ def test_a_refused_port_causes_no_restart(cluster: Cluster) -> None:
     wrong = [*right, {"name": "more", "port": 9095, "type": "NodePort", "firstNodePort": 80}]
     cluster.change(listeners=wrong)
     until("it is named", lambda: "until the listener is corrected" in cluster.condition("Degraded").get("message", ""))
-    time.sleep(8)
+    cluster.passed()
     assert cluster.uids() == uids
     cluster.change(listeners=right)
     cluster.settle()

@@ -7,28 +7,18 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[1]
+from e2e.kube import ROOT, fresh_namespace, kubectl, needs_kubernetes
+
 NAMESPACE = "kraft-e2e-rules"
 Spec = dict[str, Any]
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("KUBECONFIG") or shutil.which("kubectl") is None, reason="needs kubectl and KUBECONFIG"
-)
-
-
-def kubectl(*words: str, stdin: object = None) -> subprocess.CompletedProcess[str]:
-    text = None if stdin is None else json.dumps(stdin)
-    return subprocess.run(["kubectl", *words], input=text, capture_output=True, text=True, check=False, timeout=60)
+pytestmark = needs_kubernetes
 
 
 def sample(kind: str = "KRaftCluster") -> dict[str, Any]:
@@ -50,7 +40,7 @@ def namespace() -> Iterator[None]:
     assert applied.returncode == 0, applied.stderr
     kubectl("wait", "--for=condition=Established", "crd/kraftclusters.kraftcluster.io", "--timeout=30s")
     kubectl("wait", "--for=condition=Established", "crd/krafttopics.kraftcluster.io", "--timeout=30s")
-    kubectl("create", "namespace", NAMESPACE)
+    fresh_namespace(NAMESPACE)
     for kind in ("KRaftCluster", "KRaftTopic"):
         made = kubectl("apply", "-f", "-", stdin=sample(kind))
         assert made.returncode == 0, made.stderr

@@ -28,18 +28,11 @@ print("answered", tls.recv(4))
 def cluster(operator: None) -> Iterator[Cluster]:
     security = {"tls": "Enabled", "superUsers": ["ann"], "clusterAuthority": {"overlapMinutes": 0}}
     one = Cluster("secure", security=security)
-    one.delete()
-    _forget(one)
+    one.forget()
     one.apply()
     one.settle()
     yield one
-    one.delete()
-    _forget(one)
-
-
-def _forget(cluster: Cluster) -> None:
-    """Authorities outlive the resource, as volumes do."""
-    kubectl("delete", "secret", "-n", cluster.namespace, "-l", f"app.kubernetes.io/instance={cluster.name}", check=True)
+    one.forget()
 
 
 def _data(name: str) -> dict[str, str]:

@@ -104,13 +104,6 @@ def _settled(cluster: Cluster, name: str, **spec: Any) -> dict[str, Any]:
     return _reason(name, "InForce")
 
 
-def _passes(cluster: Cluster) -> None:
-    """Wait until the operator has checked all topics more than once."""
-    for number in range(3):
-        cluster.annotate("look", f"{time.time()}-{number}")
-        time.sleep(4)
-
-
 def test_a_topic_outlives_an_unknown_policy(cluster: Cluster) -> None:
     """It was deleted with its data within 8 s."""
     before = _settled(cluster, "keep-me")
@@ -119,7 +112,7 @@ def test_a_topic_outlives_an_unknown_policy(cluster: Cluster) -> None:
         kubectl("patch", "krafttopic", "keep-me", "-n", NAMESPACE, "--type=merge", "-p", patch, check=True)
         reported = _reason("keep-me", "NotUnderstood")
         assert "spec.deletionPolicy: \"Retain\" is not valid: 'Keep' or 'Delete' is expected" in reported["message"]
-        _passes(cluster)
+        cluster.passed()
         patch = '{"spec": {"deletionPolicy": "Delete"}}'
         kubectl("patch", "krafttopic", "keep-me", "-n", NAMESPACE, "--type=merge", "-p", patch, check=True)
     assert _reason("keep-me", "InForce")["topicId"] == before["topicId"], "the same topic, with its records"
@@ -135,7 +128,7 @@ def test_topics_outlive_a_definition_that_lacks_a_field(cluster: Cluster) -> Non
         del spec["properties"]["cluster"], spec["required"], spec["x-kubernetes-validations"]
 
     with definition(prune):
-        _passes(cluster)
+        cluster.passed()
         assert "spec.cluster is missing" in _reason("first", "NotUnderstood")["message"]
     _apply([_topic(cluster, 0) | {"metadata": {"name": name, "namespace": NAMESPACE}} for name in before])
     # The rules let the field come back after the API server had dropped it from its storage.

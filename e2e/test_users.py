@@ -6,22 +6,27 @@ import base64
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from e2e.kube import CLIENT_IMAGE, NAMESPACE, Cluster, Workload, get, kubectl, needs_kubernetes, timed, until
+from e2e.kube import (
+    CLIENT_IMAGE,
+    NAMESPACE,
+    WORK_RIGHTS,
+    Cluster,
+    Workload,
+    add_user,
+    get,
+    kubectl,
+    needs_kubernetes,
+    timed,
+    until,
+)
 
 pytestmark = needs_kubernetes
 
 REAUTH_MS = 5_000
 
-TOPICS = [
-    {
-        "resource": {"type": "Topic", "name": "work-", "pattern": "Prefixed"},
-        "operations": ["Create", "Write", "Read", "Describe"],
-    }
-]
 PRODUCER = """
 import json, time
 from confluent_kafka import KafkaException, Producer
@@ -57,27 +62,9 @@ def cluster(operator: None) -> Iterator[Cluster]:
 
 
 def _forget(cluster: Cluster) -> None:
-    """Authorities outlive the resource, as volumes do."""
     kubectl("delete", "kraftusers", "--all", "-n", NAMESPACE, check=True)
     kubectl("delete", "krafttopic", "work-users", "-n", NAMESPACE, "--ignore-not-found", check=True)
-    cluster.delete()
-    kubectl("delete", "secret", "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={cluster.name}", check=True)
-
-
-def _user(name: str, **spec: Any) -> None:
-    document = {
-        "apiVersion": "kraftcluster.io/v1alpha1",
-        "kind": "KRaftUser",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"cluster": "users", "acls": TOPICS, **spec},
-    }
-    kubectl("apply", "-f", "-", stdin=document, check=True)
-    until(f"{name} is in force", lambda: _condition(name).get("status") == "True", 60)
-
-
-def _condition(name: str) -> dict[str, Any]:
-    found = get("kraftusers", name) or {}
-    return dict(next(iter(found.get("status", {}).get("conditions", ())), {}))
+    cluster.forget()
 
 
 def _password() -> str:
@@ -115,7 +102,7 @@ def _last(pod: str) -> str:
 
 def test_a_client_needs_nothing_but_the_secret_of_its_user(cluster: Cluster) -> None:
     with timed("a user with a certificate"):
-        _user("shop", authentication={"type": "MutualTls"})
+        add_user("shop", cluster, acls=WORK_RIGHTS, authentication={"type": "MutualTls"})
     with Workload(cluster, secret="shop") as work:
         pass
     work.assert_nothing_lost(at_least=20)
@@ -130,7 +117,7 @@ def test_a_rotation_and_a_deletion_end_the_former_access(cluster: Cluster) -> No
     }
     kubectl("apply", "-f", "-", stdin=topic, check=True)
     with timed("a user with a password"):
-        _user("app", authentication={"type": "ScramSha512"})
+        add_user("app", cluster, acls=WORK_RIGHTS, authentication={"type": "ScramSha512"})
     first = _password()
     _run("former")
     until("the first password is taken", lambda: "taken" in _last("former"), 90)

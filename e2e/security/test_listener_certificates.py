@@ -38,18 +38,15 @@ KUBELET_S = 200
 @pytest.fixture(scope="module")
 def cluster(operator: None) -> Iterator[Cluster]:
     one = Cluster(NAME, security={"superUsers": ["ann"]}, listeners=[LISTENER])
-    one.delete()
     _forget(one)
     one.apply()
     one.settle()
     yield one
-    one.delete()
     _forget(one)
 
 
 def _forget(cluster: Cluster) -> None:
-    """Authorities outlive the resource, as volumes do."""
-    kubectl("delete", "secret", "-n", cluster.namespace, "-l", f"app.kubernetes.io/instance={cluster.name}", check=True)
+    cluster.forget()
     kubectl("delete", "secret", "-n", cluster.namespace, "company", "listeners-ann", "--ignore-not-found", check=True)
 
 
