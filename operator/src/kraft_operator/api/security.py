@@ -121,7 +121,7 @@ class CertificateAuthority(Model):
     secret_name: (
         Annotated[
             SecretName,
-            Field(description="your own authority: a Secret with ca.crt and ca.key, which you renew"),
+            Field(description="your own authority: a Secret with ca.crt and ca.key, or of cert-manager; you renew it"),
         ]
         | None
     ) = None

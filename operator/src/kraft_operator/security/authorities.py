@@ -36,7 +36,9 @@ from kraft_operator.security.certificates import (
 
 CERTIFICATE: Final = "ca.crt"
 KEY: Final = "ca.key"
-"""Keys of the Secret of an authority. Secrets of users have these two."""
+"""Keys of the Secret of an authority. Secrets of users have these two, or those of cert-manager."""
+ISSUED_CERTIFICATE: Final = "tls.crt"
+ISSUED_KEY: Final = "tls.key"
 NEXT_CERTIFICATE: Final = "next.crt"
 NEXT_KEY: Final = "next.key"
 FORMER: Final = "former.crt"
@@ -284,3 +286,15 @@ def authority_of(data: Mapping[str, str], certificate: str = CERTIFICATE, key: s
     found = Authority(data[certificate], data[key])
     check_authority(found)
     return found
+
+
+def given_authority(data: Mapping[str, str]) -> Authority:
+    """The authority in a Secret of the user: `ca.crt` and `ca.key`, or the entries that cert-manager writes.
+
+    cert-manager's `tls.crt` has the authority with its issuers, and `ca.crt` the root, if it knows one. Raises
+    CertificateError if entries are missing or damaged.
+    """
+    if KEY in data or ISSUED_KEY not in data:
+        return authority_of(data)
+    issued = authority_of(data, ISSUED_CERTIFICATE, ISSUED_KEY)
+    return Authority(bundle(issued.certificate, data.get(CERTIFICATE, "")), issued.key)

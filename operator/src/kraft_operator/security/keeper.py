@@ -16,9 +16,9 @@ from kraft_operator.security.authorities import (
     Policy,
     Proof,
     State,
-    authority_of,
     data_of,
     decide,
+    given_authority,
     is_known,
     state_of,
 )
@@ -319,7 +319,7 @@ async def _authority(store: Store, needs: Needs, name: str, now: datetime, prove
     asked = needs.asked.get(name, Asked())
     if secret := needs.secrets.get(name):
         try:
-            asked = replace(asked, given=authority_of(await store.given(secret) or {}))
+            asked = replace(asked, given=given_authority(await store.given(secret) or {}))
         except CertificateError as error:
             kept.problems.append(("AuthorityNotValid", f"Secret {secret} of spec.security: {error}"))
             return

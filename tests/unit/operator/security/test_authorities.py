@@ -7,7 +7,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kraft_operator.security.authorities import Asked, Policy, Proof, State, data_of, decide, state_of
+from kraft_operator.security.authorities import (
+    Asked,
+    Policy,
+    Proof,
+    State,
+    data_of,
+    decide,
+    given_authority,
+    state_of,
+)
 from kraft_operator.security.certificates import Authority, CertificateError, ends_at, key_of, new_authority, renewed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -167,3 +176,20 @@ def test_a_secret_that_lost_an_entry_is_damaged_and_not_absent(lost: str) -> Non
 
     with pytest.raises(CertificateError, match=lost):
         state_of(data)
+
+
+def test_the_secret_of_cert_manager_is_an_authority_too() -> None:
+    root, own = new_authority("root", NOW, 50), new_authority("Corp", NOW, 50)
+    issued = {"tls.crt": own.certificate, "tls.key": own.key}
+
+    assert given_authority(issued) == own
+    assert given_authority({**issued, "ca.crt": own.certificate}) == own, "signed by itself"
+    assert given_authority({**issued, "ca.crt": root.certificate}).certificate == own.certificate + root.certificate
+    both = {**issued, "ca.crt": root.certificate, "ca.key": root.key}
+    assert given_authority(both) == root, "entries of the user's own come first"
+
+
+@pytest.mark.parametrize(("data", "said"), [({"tls.key": "k"}, "tls.crt is missing"), ({}, "ca.crt and ca.key is")])
+def test_an_incomplete_secret_is_named(data: dict[str, str], said: str) -> None:
+    with pytest.raises(CertificateError, match=said):
+        given_authority(data)
