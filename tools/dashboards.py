@@ -106,7 +106,7 @@ BROKERS: Final = (
         "Slowest requests in a hundred",
         "ms",
         {"{{request}} {{node}}": of(REQUESTS + "totaltimems", 'quantile="0.99",request=~"Produce|Fetch|Metadata"')},
-        description="Fetch waits for records by the client's wish",
+        description="Fetch waits for records as the client asked",
     ),
     Panel("Connections", "none", {"{{node}} {{listener}}": of("kafka_server_socket_server_metrics_connection_count")}),
     Panel("Connections refused", "cps", {"{{node}}": rate("kraft_server_connection_refusals_total")}),

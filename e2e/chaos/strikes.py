@@ -48,7 +48,7 @@ class Strikes:
             self._volume: 1.5,
             self._operator: 4,
             self._mood: 4,
-            self._wish: 4,
+            self._change: 4,
             self._api_server: 1 if API_RESTART else 0,
             self._machine_cut: 1 if machine else 0,
         }
@@ -164,7 +164,7 @@ class Strikes:
 
     # Edits
 
-    def _wish(self) -> str:
+    def _change(self) -> str:
         what = self._rng.choice(("config", "dynamic", "image"))
         if what == "image":
             image = self._rng.choice((NODE_IMAGE, OTHER_IMAGE))

@@ -233,9 +233,9 @@ def test_log_dirs(cluster: Target, name: str) -> None:
 def test_delete_records(cluster: Target, name: str, tmp_path: Path) -> None:
     create_topic(cluster, name)
     console_produce(cluster, name, [str(i) for i in range(10)])
-    wish = tmp_path / "delete.json"
-    wish.write_text(json.dumps({"version": 1, "partitions": [{"topic": name, "partition": 0, "offset": 4}]}))
-    shown = tool(cluster, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(wish))
+    records = tmp_path / "delete.json"
+    records.write_text(json.dumps({"version": 1, "partitions": [{"topic": name, "partition": 0, "offset": 4}]}))
+    shown = tool(cluster, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(records))
     assert "low_watermark: 4" in shown
     assert console_consume(cluster, name, 6) == [str(i) for i in range(4, 10)]
 

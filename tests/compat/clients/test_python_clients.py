@@ -172,8 +172,8 @@ class TestConfluent:
         assert name in {g.group_id for g in admin.list_consumer_groups().result(30).valid}
         described = admin.describe_consumer_groups([name])[name].result(30)
         assert (described.state.name, described.members) == ("EMPTY", [])
-        wish = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0, 2)])
-        admin.alter_consumer_group_offsets([wish])[name].result(30)
+        committed = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0, 2)])
+        admin.alter_consumer_group_offsets([committed])[name].result(30)
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])
         assert [p.offset for p in asked[name].result(30).topic_partitions] == [2]
         deleted = admin.delete_records([TopicPartition(name, 0, 3)])

@@ -256,14 +256,14 @@ def test_elections_and_reassignments(pair: Pair, tmp_path: Path) -> None:
         for name in ("moved", "nope"):
             same(pair, elect, "--election-type", kind, "--topic", name, "--partition", "0")
     tool = f"{TOOLS}.reassign.ReassignPartitionsCommand"
-    wish, bad, names = (tmp_path / f"{n}.json" for n in ("wish", "bad", "names"))
-    for path, replicas in ((wish, [1]), (bad, [1, 2])):
+    wanted, bad, names = (tmp_path / f"{n}.json" for n in ("wanted", "bad", "names"))
+    for path, replicas in ((wanted, [1]), (bad, [1, 2])):
         partitions = [{"topic": "moved", "partition": p, "replicas": replicas} for p in (0, 1)]
         path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     names.write_text(json.dumps({"topics": [{"topic": "moved"}], "version": 1}))
     same(pair, tool, "--generate", "--topics-to-move-json-file", str(names), "--broker-list", "1")
     for action in ("--execute", "--verify", "--cancel"):
-        same(pair, tool, action, "--reassignment-json-file", str(wish))
+        same(pair, tool, action, "--reassignment-json-file", str(wanted))
     same(pair, tool, "--execute", "--reassignment-json-file", str(bad))
     same(pair, tool, "--list")
 
@@ -275,10 +275,10 @@ def test_offsets_records_and_directories(pair: Pair, tmp_path: Path) -> None:
         same(pair, offsets, "--topic", "counted", "--time", when)
     same(pair, offsets, "--topic-partitions", "counted:0-1")
     same(pair, offsets, "--topic", "nope")
-    wish = tmp_path / "wish.json"
+    wanted = tmp_path / "wanted.json"
     for name, offset in (("counted", 2), ("counted", 99), ("counted", -1)):
-        wish.write_text(json.dumps({"version": 1, "partitions": [{"topic": name, "partition": 0, "offset": offset}]}))
-        same(pair, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(wish))
+        wanted.write_text(json.dumps({"version": 1, "partitions": [{"topic": name, "partition": 0, "offset": offset}]}))
+        same(pair, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
     same(pair, offsets, "--topic", "counted", "--time", "earliest")
     for args in (("--topic-list", "counted"), ("--broker-list", "1,7"), ("--topic-list", "nope")):
         same(pair, f"{TOOLS}.LogDirsCommand", "--describe", *args)

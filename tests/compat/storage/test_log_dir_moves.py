@@ -50,9 +50,9 @@ class TwoDirectories:
         return there[0] if len(there) == 1 else None
 
     def reassign(self, topic: str, number: int, tmp_path: Path, *options: str) -> str:
-        wish = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(self.paths[number])]}
+        move = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(self.paths[number])]}
         file = tmp_path / "moves.json"
-        file.write_text(json.dumps({"version": 1, "partitions": [wish]}))
+        file.write_text(json.dumps({"version": 1, "partitions": [move]}))
         assert self.node is not None
         where = ("--bootstrap-server", self.node.bootstrap, "--reassignment-json-file", str(file))
         done = run_tool(REASSIGN, *where, *options)

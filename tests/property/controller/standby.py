@@ -23,7 +23,7 @@ class Following:
             standby.loader.publish()
         self._replayed = len(self._active.log.batches)
         if self._rng.random() < 0.2:
-            standby.controller.cluster.derived.build(standby.image, self._rng.randrange(4))
+            standby.controller.cluster.indexes.build(standby.image, self._rng.randrange(4))
         if self._rng.random() < 0.1:
             with SnapshotCursor(standby.image) as cursor:
                 records = list(cursor)

@@ -61,7 +61,7 @@ def check(quorum: Quorum) -> None:
         rebuilt = Indexes()
         rebuilt.begin(quorum.image)
         rebuilt.finish(quorum.image)
-        assert contents(rebuilt, quorum.image) == contents(quorum.controller.cluster.derived, quorum.image)
+        assert contents(rebuilt, quorum.image) == contents(quorum.controller.cluster.indexes, quorum.image)
 
 
 def contents(derived: Indexes, image: MetadataImage) -> list[Any]:
@@ -228,11 +228,11 @@ def test_a_standby_has_a_complete_index_when_it_becomes_active(seed: int) -> Non
     active = Quorum(min_insync_replicas="2")
     active.start(*BROKERS)
     standby = Quorum(active=False)
-    derived = standby.controller.cluster.derived
+    derived = standby.controller.cluster.indexes
     following = Following(active, standby, rng)
     for _ in range(120):
         step(active, rng)
         following.step()
     following.lead()
     check(standby)
-    assert contents(derived, standby.image) == contents(active.controller.cluster.derived, active.image)
+    assert contents(derived, standby.image) == contents(active.controller.cluster.indexes, active.image)

@@ -22,7 +22,7 @@ SEEDS = (*range(40), 43, 52, 1063, 1304, 1328, 1333, 1440, 5012, 5087)
 EVENTS = 120
 
 
-def _wish(world: World, rng: random.Random, number: int) -> None:
+def _change(world: World, rng: random.Random, number: int) -> None:
     """Edit the resource at random."""
     pools = {pool.name: pool for pool in world.wanted.pools}
     controllers, brokers = pools["controllers"].replicas, pools["brokers"].replicas
@@ -53,7 +53,7 @@ def _wish(world: World, rng: random.Random, number: int) -> None:
     )
 
 
-def _other_wish(world: World, rng: random.Random, number: int) -> None:
+def _other_change(world: World, rng: random.Random, number: int) -> None:
     """Pools come, go and change; the cluster is hibernated or paused for a while; addresses change."""
     controllers, brokers, *more = world.wanted.pools
     choice = rng.randrange(10)
@@ -83,14 +83,14 @@ def _other_wish(world: World, rng: random.Random, number: int) -> None:
     world.wanted = replace(world.wanted, pools=(controllers, brokers, *more))
 
 
-def _run(seed: int, faults: bool, wish: Callable[[World, random.Random, int], None] = _wish) -> World:
+def _run(seed: int, faults: bool, change: Callable[[World, random.Random, int], None] = _change) -> World:
     rng = random.Random(seed)
     world = World(wanted())
     topics = False
     for number in range(EVENTS):
         dice = rng.random()
         if dice < 0.06:
-            wish(world, rng, number)
+            change(world, rng, number)
         elif faults and dice < 0.09 and world.pods:
             world.kill(rng.choice(sorted(world.pods)))
         crash_after = rng.randrange(4) if faults and rng.random() < 0.3 else None
@@ -125,7 +125,7 @@ OTHER_SEEDS = (3, 7, 8, 12)
 
 @pytest.mark.parametrize("seed", OTHER_SEEDS)
 def test_no_law_is_broken_when_pools_are_added_and_removed(seed: int) -> None:
-    world = _run(seed, True, _other_wish)
+    world = _run(seed, True, _other_change)
     world.wanted = replace(world.wanted, hibernated=False, paused=False, skip=frozenset())
     world.settle()
     assert world.step().steps == []
@@ -133,7 +133,7 @@ def test_no_law_is_broken_when_pools_are_added_and_removed(seed: int) -> None:
     assert world.dynamic == world.wanted.dynamic_config
 
 
-def _drain_wish(world: World, rng: random.Random, number: int) -> None:
+def _change_drain(world: World, rng: random.Random, number: int) -> None:
     """Windows open and close, machines are drained, volumes are removed, and images change."""
     choice = rng.randrange(4)
     if choice == 0:
@@ -145,12 +145,12 @@ def _drain_wish(world: World, rng: random.Random, number: int) -> None:
         world.racks = {node_id: rng.choice("xyz") for node_id in range(101, 110)}
         world.wanted = replace(world.wanted, parallel_by_rack=True, parallel_racks=rng.choice((1, 2, 3)))
     else:
-        _wish(world, rng, number)
+        _change(world, rng, number)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_law_is_broken_while_machines_are_drained_and_windows_close(seed: int) -> None:
-    world = _run(seed, True, _drain_wish)
+    world = _run(seed, True, _change_drain)
     accepted = frozenset({"MetadataPause", "DataLoss"})
     begun = {item.name for item in world.record.replacements}
     still = tuple(replace(one, accept=accepted) for one in world.wanted.replacements if one.name in begun)

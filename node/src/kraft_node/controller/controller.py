@@ -152,14 +152,14 @@ class Controller:
     def follow(self, loader: MetadataLoader) -> None:
         """Stay hot as a standby: follow committed records, so that becoming leader does not cost time for every
         partition."""
-        self.cluster.derived.is_followed = True
+        self.cluster.indexes.is_followed = True
         self._build_anew()
         loader.followers.append(self._follow_committed)
         loader.publishers.append(self._image_moved)
 
     def _follow_committed(self, record: Any) -> None:
         if self.epoch is None:
-            self.cluster.derived.follow(record, self._image.topics)
+            self.cluster.indexes.follow(record, self._image.topics)
 
     def _image_moved(self, delta: MetadataDelta, image: MetadataImage) -> None:
         del image
@@ -170,11 +170,11 @@ class Controller:
             self.migration.moved(delta)
 
     def _build_anew(self) -> None:
-        self.cluster.derived.begin(self._image)
+        self.cluster.indexes.begin(self._image)
         self._env.scheduler.call_soon(self._build)
 
     def _build(self) -> None:
-        if not self.cluster.derived.build(self._image):
+        if not self.cluster.indexes.build(self._image):
             self._env.scheduler.call_soon(self._build)
 
     def on_leader(self, epoch: int) -> None:

@@ -65,15 +65,15 @@ def preview(resource: Object, pods: Iterable[Object], changed: Object | None = N
 
     Raises pydantic.ValidationError for a specification that is not understood.
     """
-    wished = changed if changed is not None else resource
+    given = changed if changed is not None else resource
     metadata = resource["metadata"]
-    spec = KRaftClusterSpec.model_validate(wished["spec"], extra="ignore")
+    spec = KRaftClusterSpec.model_validate(given["spec"], extra="ignore")
     status = KRaftClusterStatus.model_validate(resource.get("status", {}), extra="ignore")
     mine = [one for one in pods if "deletionTimestamp" not in one["metadata"]]
     record = record_of(status)
     spec = in_force(spec, record)
     cluster = NamedCluster(metadata["name"], metadata["namespace"], metadata["uid"], spec, image or _image(mine))
-    annotations = {**metadata.get("annotations", {}), **wished["metadata"].get("annotations", {})}
+    annotations = {**metadata.get("annotations", {}), **given["metadata"].get("annotations", {})}
     wanted = wanted_of(cluster, annotations)
     seen = {number: objects.pod(one) for number, one in objects.by_node(objects.ours(cluster, map(dict, mine)))}
     s = Situation(record, wanted, Kube(seen, {}, {}, {}), None, None)

@@ -125,16 +125,16 @@ def test_preview_names_restarts_and_exits_with_1_if_there_are_any(api: Api) -> N
     done = api.run("preview", "-o", "json")
     assert (done.exit_code, json.loads(done.output)["restarts"]) == (0, {}), done.output
     spec = api.resource["spec"] | {"replicas": 5}
-    wish = {"kind": "KRaftCluster", "metadata": {"name": "smoke"}, "spec": spec}
-    (api.folder / "wish.yaml").write_text(json.dumps(wish))
-    done = api.run("preview", "-f", str(api.folder / "wish.yaml"))
+    changed = {"kind": "KRaftCluster", "metadata": {"name": "smoke"}, "spec": spec}
+    (api.folder / "changed.yaml").write_text(json.dumps(changed))
+    done = api.run("preview", "-f", str(api.folder / "changed.yaml"))
     assert (done.exit_code, done.output) == (1, "pool brokers: 3 -> 5 nodes\n")
-    (api.folder / "wish.yaml").write_text(json.dumps({**wish, "spec": {**spec, "replicas": "many"}}))
-    done = api.run("preview", "-f", str(api.folder / "wish.yaml"))
+    (api.folder / "changed.yaml").write_text(json.dumps({**changed, "spec": {**spec, "replicas": "many"}}))
+    done = api.run("preview", "-f", str(api.folder / "changed.yaml"))
     assert done.exit_code == 3
     assert "replicas" in done.output
-    (api.folder / "wish.yaml").write_text(json.dumps({**wish, "metadata": {"name": "other"}}))
-    assert api.run("preview", "-f", str(api.folder / "wish.yaml")).exit_code == 2
+    (api.folder / "changed.yaml").write_text(json.dumps({**changed, "metadata": {"name": "other"}}))
+    assert api.run("preview", "-f", str(api.folder / "changed.yaml")).exit_code == 2
 
 
 def test_status_of_a_cluster_that_is_not_ready_exits_with_1(api: Api) -> None:

@@ -258,8 +258,8 @@ def test_a_broker_stays_near_its_rack() -> None:
     made = pods.pod(cluster, pool, Node(101, "brokers", False, True), {"roles": "broker", "rack": "x"}, {})
     machines = made["spec"]["affinity"]["nodeAffinity"]
     assert machines["requiredDuringSchedulingIgnoredDuringExecution"] == {"nodeSelectorTerms": []}
-    (wish,) = machines["preferredDuringSchedulingIgnoredDuringExecution"]
-    assert wish["preference"]["matchExpressions"] == [{"key": "zone", "operator": "In", "values": ["x"]}]
+    (term,) = machines["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert term["preference"]["matchExpressions"] == [{"key": "zone", "operator": "In", "values": ["x"]}]
     assert affinity["nodeAffinity"].keys() == {"requiredDuringSchedulingIgnoredDuringExecution"}
 
 

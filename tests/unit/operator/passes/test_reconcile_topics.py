@@ -55,8 +55,8 @@ class Topics:
 
         async def make(_client: Any, _broker: Any, plan: Any) -> dict[str, Any]:
             self.before()
-            for wish in plan.create:
-                self.there[wish.topic] = TopicSeen(f"id-{wish.topic}", wish.partitions, 3, dict(wish.config))
+            for topic in plan.create:
+                self.there[topic.topic] = TopicSeen(f"id-{topic.topic}", topic.partitions, 3, dict(topic.config))
             for topic in plan.delete:
                 self.deleted.append(topic)
                 del self.there[topic]

@@ -9,13 +9,13 @@ import pytest
 
 from kraft_operator.apply import topics
 from kraft_operator.plan.topics import DeclaredTopics, TopicSeen, TopicsSeen, plan_topics, unseen
-from tests.unit.operator.planner.test_topics import CLAIM, DEFAULTS, THERE, WISH, Operator, _resource
+from tests.unit.operator.planner.test_topics import CLAIM, DEFAULTS, DESIRED, THERE, Operator, _resource
 
 
 @pytest.mark.parametrize("there", [{}, {"t": replace(THERE, id="former")}], ids=["not seen", "a former topic"])
 def test_a_view_without_a_proof_ends_no_claim(there: dict[str, TopicSeen]) -> None:
     """A broker that lags did not show a topic, its claim ended, and the topic outlived its resource."""
-    for declared in (DeclaredTopics(), DeclaredTopics((WISH,), there=frozenset({("t", "u")}))):
+    for declared in (DeclaredTopics(), DeclaredTopics((DESIRED,), there=frozenset({("t", "u")}))):
         plan = plan_topics(declared, TopicsSeen(there), {"t": CLAIM})
         assert plan.claims == {"t": CLAIM}
         assert not plan.delete
@@ -23,9 +23,9 @@ def test_a_view_without_a_proof_ends_no_claim(there: dict[str, TopicSeen]) -> No
 
 
 def test_a_configuration_that_is_removed_before_it_is_seen_is_reset_later() -> None:
-    wish = replace(WISH, config={}, managed=frozenset({"retention.ms"}))
+    changed = replace(DESIRED, config={}, managed=frozenset({"retention.ms"}))
     lagging = TopicsSeen({"t": replace(THERE, config={})})
-    declared = DeclaredTopics((wish,))
+    declared = DeclaredTopics((changed,))
     assert unseen(declared, (), lagging)
     assert plan_topics(declared, lagging, {}).states["t"].managed == ("retention.ms",)
     plan = plan_topics(declared, TopicsSeen({"t": THERE}), {})

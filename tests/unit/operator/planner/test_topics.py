@@ -33,7 +33,7 @@ from kraft_protocol.wire.codec import decode, encode
 from tests.kip.cluster import Cluster
 
 THERE = TopicSeen("id", 3, 2, {"retention.ms": "5"})
-WISH = DesiredTopic("t", "t", 3, 2, {"retention.ms": "5"}, topic_id="id", uid="u")
+DESIRED = DesiredTopic("t", "t", 3, 2, {"retention.ms": "5"}, topic_id="id", uid="u")
 CLAIM = Claim("t", "id", "t", "u")
 DEFAULTS = {"partitions": 1, "config": {}, "deletionPolicy": "Keep"}
 """As the API server fills them in, where its definition has these fields."""
@@ -54,7 +54,7 @@ def _resource(name: str, spec: dict[str, Any], uid: str = "u", **status: Any) ->
 
 
 def test_a_topic_that_matches_is_left_alone() -> None:
-    plan = _plan(WISH)
+    plan = _plan(DESIRED)
     assert plan.count == 0
     assert plan.states["t"].ready
     assert plan.claims == {}
@@ -72,7 +72,7 @@ def test_a_topic_that_matches_is_left_alone() -> None:
     ],
 )
 def test_a_topic_that_differs_is_changed(changes: dict[str, Any], expected: dict[str, Any]) -> None:
-    plan = _plan(replace(WISH, **changes))
+    plan = _plan(replace(DESIRED, **changes))
     assert {key: getattr(plan, key) for key in expected} == expected
     assert plan.count == 1
     assert plan.states["t"].reason == "Changing"
@@ -81,7 +81,7 @@ def test_a_topic_that_differs_is_changed(changes: dict[str, Any], expected: dict
 def test_a_value_of_a_topic_in_other_notation_is_not_set_again() -> None:
     """The resource was never ready, and the value was set again in each pass."""
     there = replace(THERE, config={"cleanup.policy": "compact,delete", "preallocate": "true"})
-    plan = _plan(replace(WISH, config={"cleanup.policy": "compact, delete", "preallocate": "True"}), there=there)
+    plan = _plan(replace(DESIRED, config={"cleanup.policy": "compact, delete", "preallocate": "True"}), there=there)
     assert plan.count == 0
     assert plan.states["t"].ready
 
@@ -89,7 +89,7 @@ def test_a_value_of_a_topic_in_other_notation_is_not_set_again() -> None:
 def test_configurations_that_the_resource_did_not_set_stay() -> None:
     """An adopted topic lost `cleanup.policy=compact`, and a topic lost the throttles of its moves."""
     there = replace(THERE, config={"retention.ms": "5", "cleanup.policy": "compact"})
-    adopting = replace(WISH, topic_id="", adopt=True)
+    adopting = replace(DESIRED, topic_id="", adopt=True)
     plan = _plan(adopting, there=there)
     assert plan.count == 0
     assert plan.states["t"].managed == ("retention.ms",)
@@ -97,16 +97,16 @@ def test_configurations_that_the_resource_did_not_set_stay() -> None:
 
 
 def test_an_impossible_change_is_reported_with_the_remedy() -> None:
-    plan = _plan(replace(WISH, partitions=2))
+    plan = _plan(replace(DESIRED, partitions=2))
     assert plan.count == 0
     assert plan.states["t"].reason == "TooManyPartitions"
     assert "spec." in plan.states["t"].message
 
 
 def test_replicas_are_left_to_the_planner() -> None:
-    other = replace(WISH, resource="v", topic="v", replicas=None)
-    not_its_own = replace(WISH, resource="u", replicas=1, topic_id="")
-    desired_topics = [replace(WISH, replicas=3), not_its_own, other]
+    other = replace(DESIRED, resource="v", topic="v", replicas=None)
+    not_its_own = replace(DESIRED, resource="u", replicas=1, topic_id="")
+    desired_topics = [replace(DESIRED, replicas=3), not_its_own, other]
     assert replicas_of(desired_topics) == {"t": 3}
     plan = _plan(desired_topics[0])
     assert plan.count == 0
@@ -118,25 +118,25 @@ def test_replicas_are_left_to_the_planner() -> None:
 
 def test_of_two_resources_the_owner_of_the_topic_keeps_it() -> None:
     """A new resource with a name that sorts first took over the topic of an older resource, and its configuration."""
-    late = replace(WISH, resource="a", uid="v", topic_id="", created="2026-02-01T00:00:00Z", config={})
-    plan = _plan(late, replace(WISH, created="2026-03-01T00:00:00Z"))
+    late = replace(DESIRED, resource="a", uid="v", topic_id="", created="2026-02-01T00:00:00Z", config={})
+    plan = _plan(late, replace(DESIRED, created="2026-03-01T00:00:00Z"))
     assert (plan.states["t"].ready, plan.states["a"].reason) == (True, "TopicTaken")
     assert "KRaftTopic t's" in plan.states["a"].message
     assert plan.count == 0
-    fresh = _plan(late, replace(WISH, topic_id="", created="2026-01-01T00:00:00Z"), there=None)
+    fresh = _plan(late, replace(DESIRED, topic_id="", created="2026-01-01T00:00:00Z"), there=None)
     assert [desired.resource for desired in fresh.create] == ["t"]
     assert fresh.states["a"].reason == "TopicTaken"
 
 
 def test_an_existing_topic_is_adopted_only_on_request() -> None:
-    foreign = replace(WISH, topic_id="", delete=True, partitions=5, config={"cleanup.policy": "delete"})
+    foreign = replace(DESIRED, topic_id="", delete=True, partitions=5, config={"cleanup.policy": "delete"})
     plan = _plan(foreign)
     assert (plan.count, plan.claims, plan.states["t"].reason) == (0, {}, "TopicExists")
     assert "spec.adopt" in plan.states["t"].message
     adopted = _plan(replace(foreign, adopt=True))
     assert adopted.grow == {"t": 5}
     assert adopted.claims == {"t": CLAIM}
-    made_anew = _plan(replace(WISH, topic_id="other", delete=True))
+    made_anew = _plan(replace(DESIRED, topic_id="other", delete=True))
     assert (made_anew.claims, made_anew.states["t"].reason) == ({}, "TopicExists"), "somebody has made another since"
     assert _plan(replace(foreign, creating=True)).claims == {"t": CLAIM}, "its own, made before a crash"
 
@@ -144,7 +144,7 @@ def test_an_existing_topic_is_adopted_only_on_request() -> None:
 @pytest.mark.parametrize("topic", sorted(INTERNAL))
 def test_internal_topics_are_refused_even_for_adoption(topic: str) -> None:
     """`cleanup.policy=compact` was removed from __consumer_offsets, and Delete destroyed all committed offsets."""
-    desired = replace(WISH, topic=topic, adopt=True, delete=True, config={}, managed=frozenset({"cleanup.policy"}))
+    desired = replace(DESIRED, topic=topic, adopt=True, delete=True, config={}, managed=frozenset({"cleanup.policy"}))
     there = {topic: TopicSeen("id", 3, 2, {"cleanup.policy": "compact"})}
     claims = {topic: Claim(topic, "id", "t", "u")}
     plan = plan_topics(DeclaredTopics((desired,), there=frozenset({("t", "u")})), TopicsSeen(there), claims)
@@ -152,19 +152,19 @@ def test_internal_topics_are_refused_even_for_adoption(topic: str) -> None:
     gone = plan_topics(DeclaredTopics(), TopicsSeen(there), claims)
     assert (gone.count, gone.claims) == (0, {}), "a claim of an older operator deletes nothing"
     internal = {"t": replace(THERE, internal=True)}
-    assert plan_topics(DeclaredTopics((WISH,)), TopicsSeen(internal), {}).states["t"].reason == "InternalTopic"
+    assert plan_topics(DeclaredTopics((DESIRED,)), TopicsSeen(internal), {}).states["t"].reason == "InternalTopic"
 
 
 # When a topic is deleted
 
 
 def test_a_topic_is_deleted_with_its_resource_only_by_policy_and_id() -> None:
-    assert _plan(replace(WISH, delete=True)).claims == {"t": CLAIM}
+    assert _plan(replace(DESIRED, delete=True)).claims == {"t": CLAIM}
     gone = _plan(claims={"t": CLAIM})
     assert gone.delete == {"t": CLAIM}
     assert gone.claims == {"t": CLAIM}, "remembered until it is gone"
     assert _plan(claims={"t": replace(CLAIM, id="other")}) == TopicPlan({}), "somebody has made it anew"
-    assert _plan(WISH, claims={"t": CLAIM}).claims == {}, "the policy was changed to Keep"
+    assert _plan(DESIRED, claims={"t": CLAIM}).claims == {}, "the policy was changed to Keep"
     assert _plan(there=None, claims={"t": CLAIM}).claims == {}
 
 
@@ -221,7 +221,7 @@ def test_a_topic_is_kept_while_its_resource_exists_anywhere() -> None:
 
 
 def test_a_reapplied_resource_adopts_the_topic_of_its_predecessor() -> None:
-    again = replace(WISH, uid="v", topic_id="", delete=True)
+    again = replace(DESIRED, uid="v", topic_id="", delete=True)
     plan = _plan(again, claims={"t": CLAIM}, there=replace(THERE, id="id"))
     assert (plan.delete, plan.claims) == ({}, {"t": replace(CLAIM, uid="v")})
     declared, _ = topics.declared([_resource("t", {"cluster": "c", **DEFAULTS, "partitions": 0}, uid="v")], "c")
@@ -233,11 +233,11 @@ def test_a_topic_whose_resource_is_not_recorded_is_kept() -> None:
     old = Claim("t", "id")
     plan = _plan(claims={"t": old})
     assert (plan.delete, plan.claims, plan.kept) == ({}, {}, {"t": old})
-    assert _plan(replace(WISH, delete=True), claims={"t": old}).claims == {"t": CLAIM}, "it names it by now"
+    assert _plan(replace(DESIRED, delete=True), claims={"t": old}).claims == {"t": CLAIM}, "it names it by now"
 
 
 def test_a_topic_that_another_resource_wants_is_kept() -> None:
-    other = replace(WISH, resource="x", uid="v", topic_id="")
+    other = replace(DESIRED, resource="x", uid="v", topic_id="")
     plan = _plan(other, claims={"t": CLAIM})
     assert (plan.delete, plan.claims, plan.kept) == ({}, {}, {"t": CLAIM})
     assert plan.states["x"].reason == "TopicExists"
@@ -246,7 +246,7 @@ def test_a_topic_that_another_resource_wants_is_kept() -> None:
 def test_invisible_topics_are_neither_created_changed_nor_forgotten() -> None:
     """The operator took them as missing: it asked to create them, and forgot its claims."""
     seen = TopicsSeen({}, {"t": "the operator may not see the topic t"})
-    plan = plan_topics(DeclaredTopics((replace(WISH, delete=True),)), seen, {"t": CLAIM})
+    plan = plan_topics(DeclaredTopics((replace(DESIRED, delete=True),)), seen, {"t": CLAIM})
     assert (plan.count, plan.claims, plan.states["t"].reason) == (0, {"t": CLAIM}, "NotVisible")
     assert plan_topics(DeclaredTopics(), seen, {"t": CLAIM}).claims == {"t": CLAIM}
 
@@ -463,7 +463,7 @@ def test_a_topic_with_a_hidden_configuration_is_hidden() -> None:
 
 def test_the_status_keeps_the_time_of_the_last_change() -> None:
     resource: dict[str, Any] = {"metadata": {"name": "t", "generation": 2}}
-    state = _plan(WISH).states["t"]
+    state = _plan(DESIRED).states["t"]
     first = topics.status(state, resource, "2026-01-01T00:00:00Z")
     again = topics.status(state, {**resource, "status": first}, "2027-01-01T00:00:00Z")
     assert again == first

@@ -55,7 +55,7 @@ class ControllerState:
         "cluster_id",
         "config",
         "config_generation",
-        "derived",
+        "indexes",
         "leaving",
         "node_id",
         "replaces_on_restart",
@@ -83,7 +83,7 @@ class ControllerState:
         self.sessions = Sessions(lease_ms, closed_ms)
         self.replaces_on_restart = own_boolean(static, REPLACE_KEY)
         """Whether a broker with its predecessor's directories replaces it before the predecessor's lease ends."""
-        self.derived = Indexes()
+        self.indexes = Indexes()
         self.leaving: Counter[int] = Counter()
         """How many long plans take each broker out of its ISRs, in turns. A leaving broker may neither lead nor join
         an ISR, although its registration changes only at the end. This is soft state."""
@@ -93,23 +93,23 @@ class ControllerState:
     @property
     def index(self) -> PartitionIndex:
         """Partitions by broker; valid while this controller is active."""
-        return self.derived.index
+        return self.indexes.index
 
     @property
     def entries(self) -> EntryIndex:
         """Access control entries by resource; valid while this controller is active."""
-        return self.derived.entries
+        return self.indexes.entries
 
     @property
     def names(self) -> TopicNames:
         """Topic names that could collide; valid while this controller is active."""
-        return self.derived.names
+        return self.indexes.names
 
     def activate(self) -> None:
         """Leadership came: derive the data that only the active controller keeps. Unfenced brokers get a full lease."""
-        if not self.derived.is_followed:
-            self.derived.begin(self.view.base)
-        self.derived.finish(self.view.base)
+        if not self.indexes.is_followed:
+            self.indexes.begin(self.view.base)
+        self.indexes.finish(self.view.base)
         self.sessions.clear()
         now = self.clock.monotonic_ms()
         for broker in self.view.brokers.values():
@@ -120,7 +120,7 @@ class ControllerState:
         """Leadership is lost: drop uncommitted records and the data that only the active controller keeps."""
         lost = self.view.uncommitted()
         self.view.clear()
-        self.derived.take_back(lost, self.view.base)
+        self.indexes.take_back(lost, self.view.base)
         self.sessions.clear()
 
     def apply(self, first_offset: int, records: Sequence[Any]) -> None:
@@ -130,7 +130,7 @@ class ControllerState:
         """
         view = self.view
         topics = view.topics
-        follow = self.derived.follow
+        follow = self.indexes.follow
         followed = []
         offset = first_offset
         if any(kind_of(record).mark is TransactionMark.ABORT for record in records):
@@ -157,10 +157,10 @@ class ControllerState:
         """Undo these records; at most the last record was replayed in part."""
         kept = self.view.take_back(first_offset)
         base = self.view.base
-        self.derived.take_back([*(record for _, record in kept), *records], base)
-        self.derived.finish(base)
+        self.indexes.take_back([*(record for _, record in kept), *records], base)
+        self.indexes.finish(base)
         for offset, record in kept:
-            self.derived.follow(record, self.view.topics)
+            self.indexes.follow(record, self.view.topics)
             self.view.apply(offset, (record,))
         self.refresh_config()
 

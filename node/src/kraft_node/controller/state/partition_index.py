@@ -1,6 +1,6 @@
 """The partitions for which a broker is in sync, leads, or may lead, so that fencing it costs only its own partitions.
 
-Only the controller needs this; `derived` maintains it, on standbys too. ISR membership concerns every partition, so it
+Only the controller needs this; `indexes` maintains it, on standbys too. ISR membership concerns every partition, so it
 is stored in blocks (`blocks`). Partitions in unusual states are few, so they are sets with one int per topic (bit n is
 partition n). Unusual: led by another than the preferred replica, without a leader, moving, or with eligible leaders.
 No operation scans partitions that a change does not concern.
