@@ -27,6 +27,12 @@ def _template(cluster: Cluster, **template: object) -> None:
     cluster.change(nodePools=pools)
 
 
+def _containers(cluster: Cluster, node: int) -> int:
+    """Of the node's pod; none while it is replaced."""
+    pod = cluster.pods().get(node)
+    return 0 if pod is None else len(pod["spec"]["containers"])
+
+
 def test_a_pod_that_kubernetes_refuses_stops_no_node(cluster: Cluster) -> None:
     before = cluster.uids()
     _template(cluster, priorityClassName="no-such-class")
@@ -48,7 +54,7 @@ def test_a_granted_secret_reaches_the_node_beside_a_sidecar(cluster: Cluster) ->
     kubectl("create", "serviceaccount", "kraft-node", "-n", NAMESPACE, check=True)
     grant = '{"secrets": [{"name": "node-keys"}]}'
     kubectl("patch", "serviceaccount", "kraft-node", "-n", NAMESPACE, "-p", grant, check=True)
-    until("a broker has it", lambda: len(cluster.pods()[101]["spec"]["containers"]) == 2)
+    until("a broker has it", lambda: _containers(cluster, 101) == 2)
     cluster.settle()
     pod = f"{cluster.name}-101"
     assert kubectl("exec", pod, "-n", NAMESPACE, "-c", "node", "--", "printenv", "KEY").stdout.strip() == "v"
