@@ -215,7 +215,7 @@ class Cluster:
 
     def _passes(self) -> float:
         """Passes over this cluster that have ended, by all of the operator's pods."""
-        mine = f'namespace="{self.namespace}"', f'name="{self.name}"'
+        mine = f'namespace="{self.namespace}"', f'cluster="{self.name}"'
         samples = metric("kraft_operator_reconciles_total", self.namespace)
         return sum(value for labels, value in samples if all(one in labels for one in mine))
 
