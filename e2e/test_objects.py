@@ -70,7 +70,8 @@ def test_a_refused_port_causes_no_restart(cluster: Cluster) -> None:
     """Three controllers were restarted and a broker was stopped first."""
     uids, right = cluster.uids(), copy.deepcopy(cluster.spec["listeners"])
     wrong = [*right, {"name": "more", "port": 9095, "type": "NodePort", "firstNodePort": 80}]
-    cluster.change(listeners=wrong)
+    open_listeners = [*cluster.spec["security"]["openListeners"], "more"]
+    cluster.change(listeners=wrong, security={**cluster.spec["security"], "openListeners": open_listeners})
     until("it is named", lambda: "until the listener is corrected" in cluster.condition("Degraded").get("message", ""))
     cluster.passed()
     assert cluster.uids() == uids

@@ -64,7 +64,7 @@ def test_the_commands_of_the_readme_lead_to_a_client_with_a_certificate(folder: 
         script, cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    read = [line for line in done.stdout.splitlines() if re.search(r"\d\d:\d\d:\d\d", line)]
+    read = [line for line in done.stdout.splitlines() if re.match(r"\w{3} \w{3} +\d+ \d\d:", line)]  # of `date`
     assert len(read) == 3, done.stdout
     unknown = kubectl(
         "exec", "shop", "-n", NAMESPACE, "--", "kcat", "-b", "sample-bootstrap:9092", "-L", "-m", "5", timeout=60
