@@ -5,7 +5,9 @@ from functools import partial
 import pytest
 
 from kraft_node.broker.coordinators.store import ImageView, ReplicaStore
+from kraft_node.log.results import AppendInfo
 from kraft_node.metadata.image import MetadataImage
+from kraft_node.partition.acks import ACKS_ALL
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import check_batch, iter_records
 from kraft_protocol.wire.stored import PartitionRecord, RegisterBrokerRecord, TopicRecord
@@ -26,6 +28,13 @@ class Leader:
         self.leader_epoch = 4
         self.log = Log()
         self.waiting = []
+        self.appended = []
+
+    def append(self, batch, acks, now_ms, *, internal, guard=None):
+        assert acks == ACKS_ALL
+        assert internal
+        self.appended.append(batch)
+        return AppendInfo(42, 43, -1, 0)
 
     def is_replicated(self, offset):
         return self.log.high_watermark >= offset
@@ -37,24 +46,19 @@ class Leader:
 class Replicas:
     def __init__(self):
         self.partition = Leader()
-        self.appended = []
 
     def leader(self, topic, index):
         assert topic == OFFSETS
         return self.partition
-
-    def append_internal(self, topic, index, batch, guard):
-        self.appended.append((topic, index, batch))
-        return 42
 
 
 def test_records_are_appended_as_one_batch_with_the_given_time():
     replicas = Replicas()
     store = ReplicaStore(replicas, OFFSETS, compression=3)
     assert store.append(5, 4, [(b"k", b"v"), (b"gone", None)], 123_000) == 42
-    ((topic, index, batch),) = replicas.appended
+    (batch,) = replicas.partition.appended
     header = check_batch(batch)
-    assert (topic, index, header.compression, header.producer_id) == (OFFSETS, 5, 3, -1)
+    assert (header.compression, header.producer_id) == (3, -1)
     assert [(r.key, r.value, r.timestamp) for r in iter_records(batch)] == [
         (b"k", b"v", 123_000),
         (b"gone", None, 123_000),

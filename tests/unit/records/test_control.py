@@ -9,6 +9,7 @@ from kraft_protocol.records.control import (
     ControlType,
     build_control_batch,
     build_marker,
+    built_marker,
     control_key,
     iter_control_records,
     parse_control_key,
@@ -27,6 +28,15 @@ def test_marker_bytes_equal_kafkas() -> None:
     assert record.key == b"\0\0\0\1"
     assert record.value == b"\0\0\0\0\0\x09"
     assert parse_marker(record.value) == 9
+
+
+def test_a_built_marker_is_read_without_decoding_its_batch() -> None:
+    for commit, kind in ((True, ControlType.COMMIT), (False, ControlType.ABORT)):
+        data = build_marker(commit=commit, producer_id=5, producer_epoch=2, coordinator_epoch=70_000, timestamp=77)
+        header = check_batch(data)
+        (record,) = iter_records(data)
+        assert (header.max_timestamp, record.timestamp, record.headers) == (77, 77, ())
+        assert built_marker(data) == (kind, 70_000) == (parse_control_key(record.key), parse_marker(record.value))
 
 
 def test_future_types_are_unknown_and_bad_keys_are_refused() -> None:

@@ -36,9 +36,10 @@ from kraft_protocol.records.batch import (
     BatchHeader,
     check_batch,
     iter_records,
+    read_header,
     whole_batches,
 )
-from kraft_protocol.records.control import ControlType, parse_control_key, parse_marker
+from kraft_protocol.records.control import ControlType, built_marker, parse_control_key, parse_marker
 from kraft_protocol.records.errors import BatchError, InvalidBatch, UnsupportedMagic
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ def append_as_leader(
     `record_errors`), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT,
     OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR.
     """
+    if internal and not log.config.log_append_time:
+        own = read_header(records)
+        stored_as_is = own.is_control or target_codec(log.config, own.compression) == own.compression
+        if stored_as_is and own.length == len(records):
+            return _append_own(log, records, own, leader_epoch, now_ms, guard)
     headers = _checked(log, records)
     restated = [
         _check_as_leader(log, records, header, now_ms, internal=internal, checked=checked) for header in headers
@@ -86,6 +92,31 @@ def append_as_leader(
     last = log.end_offset - 1
     policy_flush.after_append(log, first_base)
     return AppendInfo(first_base, last, now_ms if log.config.log_append_time else NO_TIMESTAMP, log.start_offset)
+
+
+def _append_own(
+    log: Log, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int, guard: Guard | None
+) -> AppendInfo:
+    """Append a batch that this broker has just built, in the codec that the topic stores.
+
+    Its CRC and numbers are right by construction. So only its size and its producer are checked.
+    """
+    base, size = log.end_offset, header.length
+    _check_size(log, size)
+    marker = None
+    if header.producer_id >= 0:
+        if header.is_control:
+            marker = built_marker(batch)
+            log.producers.check_marker(header.producer_id, header.producer_epoch, marker[1])
+        else:
+            check_producer(log, header, guard, internal=True)
+    last = base + header.last_offset_delta
+    buffers = (HEAD.pack(base, size - LOG_OVERHEAD, leader_epoch), memoryview(batch)[HEAD.size :])
+    log.write_batch(buffers, size, base, last, header.max_timestamp, leader_epoch, now_ms)
+    if header.producer_id >= 0:
+        _note_producer(log, header, base, marker)
+    policy_flush.after_append(log, base)
+    return AppendInfo(base, last, NO_TIMESTAMP, log.start_offset)
 
 
 def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> AppendInfo:
@@ -150,22 +181,27 @@ def _checked(log: Log, records: Buffer) -> list[BatchHeader]:
     return headers
 
 
+def _check_size(log: Log, size: int) -> None:
+    config = log.config
+    if size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append to {log.name} is {size} bytes which exceeds the maximum configured "
+            f"value of {config.max_message_bytes}.",
+        )
+    if size > config.segment_size:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"The record batch for {log.name} has {size} bytes, a segment only {config.segment_size}",
+        )
+
+
 def _check_as_leader(
     log: Log, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool, checked: Checked | None
 ) -> bool:
     """Raise KafkaError unless the batch may be stored. Returns whether its header must be rewritten."""
     name, config = log.name, log.config
-    if header.length > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append to {name} is {header.length} bytes which exceeds the maximum "
-            f"configured value of {config.max_message_bytes}.",
-        )
-    if header.length > config.segment_size:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"The record batch for {name} has {header.length} bytes, a segment only {config.segment_size}",
-        )
+    _check_size(log, header.length)
     if internal:
         return False
     if header.is_control:

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from kraft_node.base.env import Env
 from kraft_node.base.turns import Turns
 from kraft_node.log.errors import is_shortage
-from kraft_node.log.producers.verification import VERIFIED, Guard
 from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS
-from kraft_node.partition.acks import ACKS_ALL
 from kraft_node.partition.partition import Partition
 from kraft_node.partition.surroundings import Alone, Surroundings
 from kraft_node.partition.table import PartitionKey, PartitionTable, TopicKey
-from kraft_protocol.buffers import Buffer
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid, uuid_text
 
@@ -292,16 +289,3 @@ class ReplicaManager:
             return None
         self._open_later(topic.id, index, state)
         return topic.id
-
-    # --- for the coordinators ---
-
-    def append_internal(self, topic: str, index: int, batch: Buffer, guard: Guard | None = VERIFIED) -> int:
-        """Append a coordinator's batch with acks=all. Returns its base offset.
-
-        If this broker is the only member of the ISR, the batch is committed on return, unless `flush.messages` awaits a
-        flush; otherwise see `Partition.when_replicated`. `guard`: the proof that a transaction may begin there. Raises
-        like `leader` and `Partition.append`.
-        """
-        partition = self.leader(topic, index)
-        info = partition.append(batch, ACKS_ALL, self.env.clock.wall_ms(), internal=True, guard=guard)
-        return int(info.base_offset)

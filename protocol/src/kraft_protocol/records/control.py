@@ -14,12 +14,28 @@ from struct import error as StructError  # noqa: N812
 from typing import Final, NamedTuple
 
 from kraft_protocol.buffers import Buffer
-from kraft_protocol.records.batch import NO_LEADER_EPOCH, BatchHeader, NewRecord, build_batch, iter_records
+from kraft_protocol.records.batch import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    NO_LEADER_EPOCH,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    NewRecord,
+    build_batch,
+    iter_records,
+    seal,
+)
 from kraft_protocol.records.errors import CorruptBatch
 
 KEY: Final = Struct(">hh")
 END_TXN_MARKER: Final = Struct(">hi")
 CONTROL_VERSION: Final = 0
+_MARKER: Final = Struct(">bbbbbhhbhib")
+"""The only record of a marker's batch. All of its varints have one byte: its size, attributes, timestamp and offset
+deltas, sizes of key and value, number of headers."""
+_MARKER_START: Final = (2 * (_MARKER.size - 1), 0, 0, 0, 2 * KEY.size, CONTROL_VERSION)
+_MARKER_VALUE: Final = (2 * END_TXN_MARKER.size, 0)
 
 
 class ControlType(IntEnum):
@@ -87,16 +103,17 @@ def build_marker(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """The batch that ends a producer's transaction in a partition."""
-    key = control_key(ControlType.COMMIT if commit else ControlType.ABORT)
-    return build_batch(
-        [NewRecord(key, END_TXN_MARKER.pack(0, coordinator_epoch), timestamp)],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-    )
+    type_ = ControlType.COMMIT if commit else ControlType.ABORT
+    record = _MARKER.pack(*_MARKER_START, type_, *_MARKER_VALUE, coordinator_epoch, 0)
+    attributes = TRANSACTIONAL_BIT | CONTROL_BIT
+    fields = (attributes, 0, timestamp, timestamp, producer_id, producer_epoch, NO_SEQUENCE, 1)
+    return seal(base_offset, leader_epoch, fields, record)
+
+
+def built_marker(batch: Buffer) -> tuple[ControlType, int]:
+    """The type and the coordinator epoch of a batch that `build_marker` has made."""
+    fields = _MARKER.unpack_from(batch, HEADER_SIZE)
+    return ControlType.COMMIT if fields[6] == ControlType.COMMIT else ControlType.ABORT, fields[9]
 
 
 def parse_marker(value: bytes | None) -> int:

@@ -6,11 +6,15 @@ here must be the same; otherwise two brokers would coordinate one group.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 _INT_MIN_MAGNITUDE: Final = 1 << 31
+REMEMBERED_MAX: Final = 20_000
+"""Keys whose hash is remembered: a client repeats its key in each request, and each transaction asks four times."""
 
 
+@lru_cache(REMEMBERED_MAX)
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: over UTF-16 units, h = 31 h + unit, wrapping at 32 bits, signed."""
     h = 0

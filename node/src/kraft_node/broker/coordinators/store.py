@@ -18,9 +18,10 @@ from kraft_node.broker.coordinators.runtime.machine import (
 )
 from kraft_node.broker.coordinators.transaction.seams import NO_LEADER, NO_PARTITION
 from kraft_node.log.producers.verification import VERIFIED
+from kraft_node.partition.acks import ACKS_ALL
 from kraft_node.partition.listed_offsets import READ_LOG_END
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.records.batch import NO_SEQUENCE, build_batch, whole_batches
+from kraft_protocol.records.batch import NO_SEQUENCE, build_batch, pair_batch, whole_batches
 from kraft_protocol.records.control import build_marker
 
 if TYPE_CHECKING:
@@ -84,18 +85,21 @@ class ReplicaStore:
         producer: TransactionalProducer | None = None,
     ) -> int:
         """Build one batch and append it as the leader; `when_committed` reports its replication."""
-        self._leader_in(partition, leader_epoch)
-        batch = build_batch(
-            records,
-            timestamp=now_ms,
-            compression=self._compression,
-            producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
-            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.epoch,
-            base_sequence=NO_SEQUENCE if producer is None else FIRST_SEQUENCE,
-            transactional=producer is not None,
-        )
+        leader = self._leader_in(partition, leader_epoch)
+        if producer is None and not self._compression:
+            batch = pair_batch(records, now_ms)
+        else:
+            batch = build_batch(
+                records,
+                timestamp=now_ms,
+                compression=self._compression,
+                producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+                producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.epoch,
+                base_sequence=NO_SEQUENCE if producer is None else FIRST_SEQUENCE,
+                transactional=producer is not None,
+            )
         guard = VERIFIED if producer is None else producer.guard
-        return self._replicas.append_internal(self._topic, partition, batch, guard)
+        return leader.append(batch, ACKS_ALL, now_ms, internal=True, guard=guard).base_offset
 
     def append_marker(
         self,
@@ -108,7 +112,7 @@ class ReplicaStore:
         coordinator_epoch: int,
     ) -> int:
         """Append a control batch with one marker; `when_committed` reports its replication."""
-        self._leader_in(partition, leader_epoch)
+        leader = self._leader_in(partition, leader_epoch)
         marker = build_marker(
             commit=commit,
             producer_id=producer.producer_id,
@@ -116,7 +120,7 @@ class ReplicaStore:
             coordinator_epoch=coordinator_epoch,
             timestamp=now_ms,
         )
-        return self._replicas.append_internal(self._topic, partition, marker)
+        return leader.append(marker, ACKS_ALL, now_ms, internal=True).base_offset
 
     def start_offset(self, partition: int) -> int:
         """The log start offset, from memory."""
