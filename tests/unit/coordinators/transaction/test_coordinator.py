@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraft_node.broker.coordinators.transaction.completions import LINGER_MS
 from kraft_node.broker.coordinators.transaction.records import decode_values, name_in
 from kraft_node.broker.coordinators.transaction.states import EPOCH_MAX, TransactionState
 from kraft_protocol.errors import ErrorCode
@@ -48,7 +49,7 @@ def test_a_transaction_ends_with_markers_and_a_complete_record(world: World, com
     producer = open_transaction(world, A, A1, B)
     assert world.end(producer, commit=commit, version=4) == NONE
     first, second = world.links[1].answer(), world.links[2].answer()
-    world.time.advance()
+    world.time.advance(LINGER_MS)
     assert world.transaction().values.state is (
         TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
     )
@@ -74,7 +75,7 @@ def test_with_version_2_each_end_bumps_the_epoch(world: World) -> None:
     assert world.end((producer_id, epoch - 1), commit=True) == (NONE, (producer_id, epoch))
     assert world.end((producer_id, epoch), commit=True)[0] == ErrorCode.INVALID_TXN_STATE
     assert world.end((producer_id, epoch), commit=False) == (NONE, (producer_id, epoch + 1))
-    world.time.advance()
+    world.time.advance(LINGER_MS)
     assert world.transaction().values.state is TransactionState.COMPLETE_ABORT
     assert not world.links[1].asked
 
@@ -252,7 +253,7 @@ def test_a_new_coordinator_completes_decided_transactions(world: World) -> None:
     world.time.advance(10_000)
     assert not world.links[1].asked
     successor.links[2].answer()
-    successor.time.advance()
+    successor.time.advance(LINGER_MS)
     assert successor.transaction().values.state is TransactionState.COMPLETE_COMMIT
     assert [state for _, state in stored(successor)].count("CompleteCommit") == 1
 
@@ -290,7 +291,7 @@ def test_a_complete_record_is_written_until_it_is_stored(world: World, code: Err
     world.links[1].answer()
     world.time.advance(5_000)
     assert world.coordinator.waiting_completions == 1
-    assert world.end(producer, commit=True, version=4) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert world.end(producer, commit=True, version=4) == NONE, "the result is decided, and has its markers"
     world.logs.fail = None
     world.time.advance(2_000)
     assert world.coordinator.waiting_completions == 0
@@ -303,6 +304,7 @@ def test_an_ending_is_resumed_by_a_load_if_the_log_may_have_its_complete_record(
     world.time.advance()
     world.logs.fail = ErrorCode.KAFKA_STORAGE_ERROR
     world.links[1].answer()
+    world.time.advance(LINGER_MS)
     world.logs.fail = None
     world.time.advance()
     assert world.coordinator.waiting_completions == 0
@@ -315,6 +317,7 @@ def test_completions_of_a_partition_that_moves_away_no_longer_wait(world: World)
     world.time.advance()
     world.logs.fail = ErrorCode.NOT_ENOUGH_REPLICAS
     world.links[1].answer()
+    world.time.advance(LINGER_MS)
     assert world.coordinator.waiting_completions == 1
     world.coordinator.on_resign(0)
     assert world.coordinator.waiting_completions == 0
@@ -332,7 +335,7 @@ def test_an_old_transaction_is_aborted(world: World, version: int) -> None:
     world.time.advance(10_001)
     marker = world.links[1].answer().markers[0]
     assert (marker.transaction_result, marker.producer_epoch) == (False, producer[1] + 1)
-    world.time.advance()
+    world.time.advance(LINGER_MS)
     assert world.transaction().values.state is TransactionState.COMPLETE_ABORT
     assert world.end(producer, commit=True, version=4) == ErrorCode.PRODUCER_FENCED
 

@@ -3,8 +3,9 @@
 The broker uses it: `handlers` are part of its table; `on_leader` and `on_resign` follow the leadership.
 
 A request decides by the rules of `rules`, writes the new values, and answers when they are committed. When the result
-of a transaction is committed (a Prepare record), `markers` writes it into the transaction's partitions, and a Complete
-record follows. After an election the same is done for each transaction with a stored result.
+of a transaction is committed (a Prepare record), `markers` writes it into the transaction's partitions. A Complete
+record follows, at the latest with the next record of the id (`completions`). After an election the same is done for
+each transaction with a stored result.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from kraft_node.broker.coordinators.runtime.shard import NO_LINGER, Phase, Runti
 from kraft_node.broker.coordinators.transaction import rules
 from kraft_node.broker.coordinators.transaction.admin import TransactionAdmin
 from kraft_node.broker.coordinators.transaction.api import TransactionApi
-from kraft_node.broker.coordinators.transaction.machine import Change, Shard, TransactionMachine, store
-from kraft_node.broker.coordinators.transaction.markers import RETRY_MAX_MS, Ending, MarkerSender
+from kraft_node.broker.coordinators.transaction.machine import Shard, TransactionMachine
+from kraft_node.broker.coordinators.transaction.markers import Ending, MarkerSender
 from kraft_node.broker.coordinators.transaction.rules import NEEDS_ID, Settled, Step
-from kraft_node.broker.coordinators.transaction.states import ENDING, Transaction, Values
+from kraft_node.broker.coordinators.transaction.states import ENDING, Change, Transaction, Values
 from kraft_node.broker.coordinators.transaction.sweeps import Sweeper
+from kraft_node.broker.coordinators.transaction.writing import store
 from kraft_node.broker.metadata_cache import TRANSACTION_STATE
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
@@ -94,8 +96,6 @@ class TransactionCoordinator:
         self.on_leader = self.runtime.on_leader
         self.on_resign = self.runtime.on_resign
         self.sweeper = Sweeper(self)
-        self._refused: set[Ending] = set()
-        """Endings whose Complete record could not be appended and is tried again."""
         api, admin = TransactionApi(self), TransactionAdmin(self, turns)
         self.verify = api.verify
         self.handlers: dict[ApiKey, Callable[..., Any]] = {
@@ -143,7 +143,8 @@ class TransactionCoordinator:
                     self.take_id(need_id)
                     return
                 transaction = shard.machine.transactions[name] = Transaction(name, create(fresh_id))
-            step = decide(transaction, fresh_id)
+            last = transaction.completion
+            step = decide(transaction if last is None else Transaction(name, last), fresh_id)
         except KafkaError as error:
             done(error)
             return
@@ -174,7 +175,8 @@ class TransactionCoordinator:
         If they are the result of a transaction, its markers follow. `done` gets an error if the commit takes longer
         than the transaction may; the write stays pending then, and counts if it is committed later.
         """
-        transaction.begin(values)
+        last = None if transaction.completion is None else shard.machine.completions.take(transaction)
+        transaction.begin(values, last)
         answers = [done]
         # A commit that does not come with the append comes with a follower's fetch. In the midst of it nothing may be
         # appended.
@@ -190,9 +192,13 @@ class TransactionCoordinator:
         def decided(error: KafkaError | None) -> None:
             if error is not None:
                 transaction.cancel()
+                if last is not None:
+                    shard.machine.completions.put_back(transaction, last, error)
                 refuse(error)
                 return
             transaction.commit(values)
+            if last is not None:
+                shard.machine.completions.written(transaction)
             if values.state not in ENDING:
                 answer(values)
                 return
@@ -200,7 +206,8 @@ class TransactionCoordinator:
             go_on = send_markers if at_once else partial(shard.timers.call_soon, send_markers)
             call_each([partial(answer, values), go_on])
 
-        store(shard, [Change(transaction.name, values)], decided, refuse, timeout_ms=values.timeout_ms)
+        changes = [Change(transaction.name, step) for step in (last, values) if step is not None]
+        store(shard, changes, decided, refuse, timeout_ms=values.timeout_ms)
         at_once = False
 
     # -- endings
@@ -209,25 +216,8 @@ class TransactionCoordinator:
         """Begin the last step of a transaction with a stored result. Returns the call that sends its markers."""
         complete = rules.completed(transaction.values, self.clock.wall_ms())
         transaction.begin(complete)
-        return partial(self.sender.add, Ending(shard, transaction, partial(self._complete, complete)))
-
-    def _complete(self, complete: Values, ending: Ending) -> None:
-        """All markers are written: store that the transaction is over."""
-        transaction, shard = ending.transaction, ending.shard
-
-        def decided(error: KafkaError | None) -> None:
-            if error is None:
-                transaction.commit(complete)
-            elif shard.phase is Phase.ACTIVE:  # otherwise another coordinator, or the next load, resumes the ending
-                log.info("completion is written again ending=%r error=%s", ending, error)
-                self._refused.add(ending)
-                shard.timers.call_later(RETRY_MAX_MS, again)
-
-        def again() -> None:
-            self._refused.discard(ending)
-            self._complete(complete, ending)
-
-        store(shard, [Change(transaction.name, complete)], decided, timeout_ms=complete.timeout_ms)
+        done = partial(shard.machine.completions.add, transaction, complete)
+        return partial(self.sender.add, Ending(shard, transaction, done))
 
     def _loaded(self, machine: TransactionMachine) -> None:
         """Serve requests and resume the endings once all that was read is committed: it may still be lost before."""
@@ -254,14 +244,13 @@ class TransactionCoordinator:
 
     def _unloaded(self, machine: TransactionMachine) -> None:
         self.sender.drop(machine.shard)
-        self._refused = {ending for ending in self._refused if ending.shard is not machine.shard}
 
     # -- reading
 
     @property
     def waiting_completions(self) -> int:
         """Complete records that could not be appended and are tried again."""
-        return len(self._refused)
+        return sum(len(shard.machine.completions.refused) for shard in self.runtime.shards.values())
 
     def transaction(self, name: str) -> Transaction | None:
         """The transactional id; None if it is not known.

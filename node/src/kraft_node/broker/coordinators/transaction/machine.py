@@ -7,32 +7,25 @@ Records of this broker's own writes are not replayed: a transactional id changes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from kraft_node.broker.coordinators.runtime.machine import NewerRecordError, PlannedWrite
+from kraft_node.broker.coordinators.runtime.machine import NewerRecordError
 from kraft_node.broker.coordinators.runtime.shard import RuntimeShard
+from kraft_node.broker.coordinators.transaction.completions import Completions
 from kraft_node.broker.coordinators.transaction.ids import Loaded, TransactionalIds, loaded
 from kraft_node.broker.coordinators.transaction.records import encode_name, encode_values
-from kraft_node.broker.coordinators.transaction.states import Values
-from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire import coordinator as stored
 
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.runtime.machine import StoredRecord
+    from kraft_node.broker.coordinators.transaction.states import Change
     from kraft_protocol.buffers import Buffer
-
-
-class Change(NamedTuple):
-    """The new values of a transactional id; None: it is removed."""
-
-    name: str
-    values: Values | None
 
 
 class TransactionMachine:
     """`StateMachine` of transactional ids."""
 
-    __slots__ = ("_loaded", "_unloaded", "_version", "is_settled", "shard", "transactions")
+    __slots__ = ("_loaded", "_unloaded", "_version", "completions", "is_settled", "shard", "transactions")
 
     def __init__(
         self,
@@ -44,6 +37,7 @@ class TransactionMachine:
         """`version()`: the cluster's transaction.version. `loaded` and `unloaded` are called with this machine."""
         self.shard = shard
         self.transactions = TransactionalIds()
+        self.completions = Completions(shard)
         self.is_settled = False
         """Whether all loaded records are committed. Until then a failover may take them back, so they count for no
         answer."""
@@ -89,40 +83,3 @@ class TransactionMachine:
 
 
 Shard: TypeAlias = RuntimeShard[TransactionMachine]
-
-
-class _Store:
-    """A write in progress. An object, not a closure that names itself: the collector need not free it."""
-
-    __slots__ = ("_decided", "_late", "_shard")
-
-    def __init__(
-        self, shard: Shard, decided: Callable[[KafkaError | None], None], late: Callable[[KafkaError], None] | None
-    ) -> None:
-        self._shard = shard
-        self._decided = decided
-        self._late = late
-
-    def written(self, error: KafkaError | None) -> None:
-        if error is None or error.code != ErrorCode.REQUEST_TIMED_OUT:
-            self._decided(error)
-            return
-        self._shard.after_writes(self.written)
-        if self._late is not None:
-            self._late(error)
-
-
-def store(
-    shard: Shard,
-    changes: list[Change],
-    decided: Callable[[KafkaError | None], None],
-    late: Callable[[KafkaError], None] | None = None,
-    *,
-    timeout_ms: int | None = None,
-) -> None:
-    """Write the changes. Call `decided` when they are committed (None), or cannot be committed by this coordinator.
-
-    Call `late` if the commit takes longer than `timeout_ms`. The log has the records then, and a later load may find
-    them. So they are awaited still: memory never differs from what a load would find.
-    """
-    shard.write(PlannedWrite(changes, None, replay=False, timeout_ms=timeout_ms), _Store(shard, decided, late).written)

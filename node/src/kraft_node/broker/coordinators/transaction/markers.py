@@ -68,7 +68,7 @@ class Ending:
         "transaction",
     )
 
-    def __init__(self, shard: RuntimeShard[Any], transaction: Transaction, done: Callable[[Ending], None]) -> None:
+    def __init__(self, shard: RuntimeShard[Any], transaction: Transaction, done: Callable[[], None]) -> None:
         values = transaction.values
         self.shard = shard
         self.transaction = transaction
@@ -229,7 +229,7 @@ class MarkerSender:
         ending.transaction.without(frozenset(partitions))
         if not ending.transaction.values.partitions:
             self._stop(ending)
-            ending.done(ending)
+            ending.done()
 
     # -- sending
 

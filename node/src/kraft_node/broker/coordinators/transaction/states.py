@@ -91,27 +91,48 @@ class Values(NamedTuple):
         return self._replace(state=state, update_ms=now_ms, **changes)  # type: ignore[arg-type]  # as in the fields
 
 
+class Change(NamedTuple):
+    """The new values of a transactional id; None: it is removed."""
+
+    name: str
+    values: Values | None
+
+
 class Transaction:
     """One transactional id: committed values, and the pending write."""
 
-    __slots__ = ("fence_failed", "fencing", "name", "pending", "values")
+    __slots__ = ("completion", "fence_failed", "fencing", "name", "pending", "values")
 
     def __init__(self, name: str, values: Values) -> None:
         self.name = name
         self.values = values
         self.pending: TransactionState | None = None
         """The state that an uncommitted write leads to."""
+        self.completion: Values | None = None
+        """The last step of the transaction, if it waits for the next write (`completions`); it is pending."""
         self.fencing = False
         """The pending write, or the next write, is a fence whose epoch counts already (transaction.version 0 or 1)."""
         self.fence_failed = False
         """A fence could not be stored. Its epoch was given to no client, so the next fence does not bump it again."""
 
-    def begin(self, values: Values) -> None:
-        """A write of `values` begins. Raises AssertionError for a step that does not exist."""
+    def begin(self, values: Values, after: Values | None = None) -> None:
+        """A write of `values` begins, of two steps if it is `after` another. Raises AssertionError for a step that does
+        not exist."""
         assert self.pending is None, f"law: {self.name} has one write at a time; {self.pending} is pending"
-        allowed = PREDECESSORS[values.state]
-        assert self.values.state in allowed, f"law: {self.name} cannot go from {self.values.state} to {values.state}"
+        state = self.values.state if after is None else after.state
+        assert state in PREDECESSORS[values.state], f"law: {self.name} cannot go from {state} to {values.state}"
         self.pending = values.state
+
+    def complete(self, values: Values) -> None:
+        """All markers are written; the last step, which has begun, waits for a write."""
+        assert self.pending is values.state, f"law: {self.name} has begun {self.pending}, not {values.state}"
+        self.completion = values
+
+    def take_completion(self) -> Values:
+        """The last step, for a write that begins now."""
+        values, self.completion, self.pending = self.completion, None, None
+        assert values is not None, f"law: {self.name} has a last step that waits"
+        return values
 
     def commit(self, values: Values) -> None:
         """The write of `values` is committed."""

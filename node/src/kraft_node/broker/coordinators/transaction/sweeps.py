@@ -12,13 +12,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.broker.coordinators.transaction import rules
-from kraft_node.broker.coordinators.transaction.machine import Change, Shard, store
 from kraft_node.broker.coordinators.transaction.rules import NEEDS_ID
-from kraft_node.broker.coordinators.transaction.states import Transaction, TransactionState, Values
+from kraft_node.broker.coordinators.transaction.states import Change, Transaction, TransactionState, Values
+from kraft_node.broker.coordinators.transaction.writing import store
 from kraft_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.transaction.coordinator import TransactionCoordinator
+    from kraft_node.broker.coordinators.transaction.machine import Shard
 
 log = logging.getLogger(__name__)
 
