@@ -1,4 +1,4 @@
-"""The slow path of appends: everything but one plain batch of a client, and a follower's fetched batches.
+"""The slow path of appends, everything but one plain batch of a client; and batches of this broker itself.
 
 `Log.append_as_leader` uses a fast path if possible; `Log.append_as_follower` comes here at once. All data to append is
 checked first, then written with `Log.write_batch`. This file also applies a producer's batch or a marker to the state
@@ -30,13 +30,14 @@ from kraft_node.log.waiting import policy_flush
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import (
+    COMPRESSION_MASK,
+    HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
     check_batch,
     iter_records,
-    read_header,
     whole_batches,
 )
 from kraft_protocol.records.control import ControlType, built_marker, parse_control_key, parse_marker
@@ -67,11 +68,6 @@ def append_as_leader(
     `record_errors`), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_FOR_MESSAGE_FORMAT,
     OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, KAFKA_STORAGE_ERROR.
     """
-    if internal and not log.config.log_append_time:
-        own = read_header(records)
-        stored_as_is = own.is_control or target_codec(log.config, own.compression) == own.compression
-        if stored_as_is and own.length == len(records):
-            return _append_own(log, records, own, leader_epoch, now_ms, guard)
     headers = _checked(log, records)
     restated = [
         _check_as_leader(log, records, header, now_ms, internal=internal, checked=checked) for header in headers
@@ -94,15 +90,20 @@ def append_as_leader(
     return AppendInfo(first_base, last, now_ms if log.config.log_append_time else NO_TIMESTAMP, log.start_offset)
 
 
-def _append_own(
-    log: Log, batch: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int, guard: Guard | None
-) -> AppendInfo:
-    """Append a batch that this broker has just built, in the codec that the topic stores.
+def append_own(log: Log, batch: Buffer, leader_epoch: int, now_ms: int, guard: Guard | None = VERIFIED) -> AppendInfo:
+    """Append a batch that this broker has just built for itself: a coordinator's records, or a marker.
 
-    Its CRC and numbers are right by construction. So only its size and its producer are checked.
+    Its CRC and numbers are right by construction. So only its size and its producer are checked, unless the topic
+    stores something else: another codec, or the time of the append. Raises like `append_as_leader`.
     """
+    config = log.config
+    header = BatchHeader(HEADER.unpack_from(batch))
+    codec = header.attributes & COMPRESSION_MASK
+    if config.log_append_time or (target_codec(config, codec) != codec and not header.is_control):
+        return append_as_leader(log, batch, leader_epoch, now_ms, internal=True, guard=guard)
     base, size = log.end_offset, header.length
-    _check_size(log, size)
+    if size > config.max_message_bytes or size > config.segment_size:
+        _check_size(log, size)
     marker = None
     if header.producer_id >= 0:
         if header.is_control:

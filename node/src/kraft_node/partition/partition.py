@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kraft_node.base.calls import call_each
+from kraft_node.log.appending import append_own
 from kraft_node.log.trimming import DROP_STEP
 from kraft_node.partition.acks import ACKS_ALL, Acks, Waiter
 from kraft_node.partition.deleting import delete_records
@@ -226,14 +227,17 @@ class Partition:
         """
         if not self.is_leader:
             self.check_leader()
-        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
+        if acks == ACKS_ALL and len(self.isr) < len(self.replicas) and len(self.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic}-{self.index} has {len(self.isr)} in-sync replicas, needs {self.min_isr}",
             )
         log = self.log
         epoch = self.leader_epoch
-        info = log.append_as_leader(records, epoch, now_ms, internal=internal, checked=checked, guard=guard)
+        if internal:
+            info = append_own(log, records, epoch, now_ms, guard)
+        else:
+            info = log.append_as_leader(records, epoch, now_ms, checked=checked, guard=guard)
         size = len(records)
         self.messages_in += info.last_offset - info.base_offset + 1
         self.bytes_in += size

@@ -68,10 +68,9 @@ def test_complete_records_of_unused_ids_are_one_batch_after_the_linger(world: Wo
     committed(world, "t")
     committed(world, "u")
     world.time.advance(LINGER_MS - 5)
-    assert world.transaction("t").values.state is TransactionState.PREPARE_COMMIT
+    assert states(world)[-1] == "PrepareCommit"
     world.time.advance(5)
     assert batches(world)[-1] == [("t", "CompleteCommit"), ("u", "CompleteCommit")]
-    assert {world.transaction(name).values.state for name in "tu"} == {TransactionState.COMPLETE_COMMIT}
 
 
 def test_later_complete_records_have_their_own_linger(world: World) -> None:
@@ -142,6 +141,14 @@ def test_a_step_that_is_committed_late_keeps_its_complete_record(world: World) -
     world.logs.commit()
     assert world.transaction().values.state is TransactionState.ONGOING
     assert states(world) == [*ENDED, "CompleteCommit", "Ongoing"]
+
+
+def test_requests_see_a_complete_transaction_before_the_record(world: World) -> None:
+    producer = committed(world)
+    assert world.describe("t")[0].transaction_state == "CompleteCommit"
+    assert [one.transaction_state for one in world.list().transaction_states] == ["CompleteCommit"]
+    assert world.add_for(("t", producer, A, True)) == {"t": {A: ErrorCode.TRANSACTION_ABORTABLE}}
+    assert states(world) == ENDED
 
 
 def test_a_request_that_writes_nothing_does_not_write_the_complete_record(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraft_node.log.appending import append_own
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch, check_batch, pair_batch
 from kraft_protocol.records.control import build_marker
@@ -25,8 +26,8 @@ def marker(epoch: int, coordinator_epoch: int) -> bytes:
 
 def test_an_own_batch_gets_offset_and_epoch_and_keeps_its_bytes() -> None:
     log = LogWorld().open(STATE)
-    log.append_as_leader(pair_batch([(b"a", b"1"), (b"b", b"2")], NOW), 5, NOW, internal=True)
-    appended = log.append_as_leader(pair_batch([(b"a", b"3")], NOW), 6, NOW, internal=True)
+    append_own(log, pair_batch([(b"a", b"1"), (b"b", b"2")], NOW), 5, NOW)
+    appended = append_own(log, pair_batch([(b"a", b"3")], NOW), 6, NOW)
     assert appended == (2, 2, -1, 0, False)
     data = read_bytes(log.read(0, 1000))
     headers = whole_headers(data)
@@ -38,7 +39,7 @@ def test_an_own_batch_gets_offset_and_epoch_and_keeps_its_bytes() -> None:
 
 def test_an_own_batch_is_compressed_if_the_topic_demands_it() -> None:
     log = LogWorld().open({**STATE, "compression.type": "gzip"})
-    log.append_as_leader(pair_batch([(b"a", b"1" * 500)], NOW), 0, NOW, internal=True)
+    append_own(log, pair_batch([(b"a", b"1" * 500)], NOW), 0, NOW)
     (header,) = whole_headers(read_bytes(log.read(0, 1000)))
     assert header.compression == 1
     assert values(log) == [b"1" * 500]
@@ -46,7 +47,7 @@ def test_an_own_batch_is_compressed_if_the_topic_demands_it() -> None:
 
 def test_an_own_batch_gets_the_append_time_if_the_topic_demands_it() -> None:
     log = LogWorld().open({**STATE, "message.timestamp.type": "LogAppendTime"})
-    assert log.append_as_leader(pair_batch([(b"a", b"1")], 5), 0, NOW, internal=True).log_append_time_ms == NOW
+    assert append_own(log, pair_batch([(b"a", b"1")], 5), 0, NOW).log_append_time_ms == NOW
     (header,) = whole_headers(read_bytes(log.read(0, 1000)))
     assert header.max_timestamp == NOW
 
@@ -54,14 +55,14 @@ def test_an_own_batch_gets_the_append_time_if_the_topic_demands_it() -> None:
 def test_the_size_and_the_producer_of_an_own_batch_are_checked() -> None:
     log = LogWorld().open({**STATE, "max.message.bytes": "200"})
     with refused(ErrorCode.MESSAGE_TOO_LARGE):
-        log.append_as_leader(pair_batch([(b"a", b"1" * 200)], NOW), 0, NOW, internal=True)
-    log.append_as_leader(offsets(epoch=3), 0, NOW, internal=True)
+        append_own(log, pair_batch([(b"a", b"1" * 200)], NOW), 0, NOW)
+    append_own(log, offsets(epoch=3), 0, NOW)
     with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
-        log.append_as_leader(marker(epoch=2, coordinator_epoch=9), 0, NOW, internal=True)
-    log.append_as_leader(marker(epoch=3, coordinator_epoch=9), 0, NOW, internal=True)
+        append_own(log, marker(epoch=2, coordinator_epoch=9), 0, NOW)
+    append_own(log, marker(epoch=3, coordinator_epoch=9), 0, NOW)
     with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
-        log.append_as_leader(marker(epoch=3, coordinator_epoch=8), 0, NOW, internal=True)
+        append_own(log, marker(epoch=3, coordinator_epoch=8), 0, NOW)
     with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
-        log.append_as_leader(offsets(epoch=2), 0, NOW, internal=True)
+        append_own(log, offsets(epoch=2), 0, NOW)
     assert log.end_offset == 2
     assert not log.producers.has_open(7, 3)

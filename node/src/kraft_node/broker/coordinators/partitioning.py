@@ -11,10 +11,9 @@ from typing import Final
 
 _INT_MIN_MAGNITUDE: Final = 1 << 31
 REMEMBERED_MAX: Final = 20_000
-"""Keys whose hash is remembered: a client repeats its key in each request, and each transaction asks four times."""
+"""Keys whose partition is remembered: a client repeats its key in each request."""
 
 
-@lru_cache(REMEMBERED_MAX)
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: over UTF-16 units, h = 31 h + unit, wrapping at 32 bits, signed."""
     h = 0
@@ -28,6 +27,7 @@ def java_hash(text: str) -> int:
     return h - (1 << 32) if h & _INT_MIN_MAGNITUDE else h
 
 
+@lru_cache(REMEMBERED_MAX)
 def partition_for(key: str, partitions: int) -> int:
     """The partition of `key` among `partitions`; the hash -2^31, which has no positive counterpart, counts as 0."""
     h = abs(java_hash(key))

@@ -25,6 +25,7 @@ from kraft_node.broker.producing.opening import (
     Opening,
     check_one_producer,
     forgetting,
+    opened_here,
     refusal,
 )
 from kraft_node.broker.producing.waiting import WaitingProduce
@@ -194,7 +195,7 @@ class ProduceHandler:
         if acks and unreplicated is None and wrong_leader is None and not late:
             return ProduceResponse(topics)
         outcome = _Outcome(ctx, request, topics, unreplicated, wrong_leader, guard, failed=failed)
-        if not late:
+        if not late or self._open_at_once(outcome, late):
             return self._answer(outcome)
         ctx.connection.bar()
         self._go_on(outcome, deque(late))
@@ -269,6 +270,24 @@ class ProduceHandler:
         else:
             assert isinstance(work, LongRecode), "law: `_go_on` takes out what is not verified"
             self.background.submit(RECODING_LANE, partial(work.work, records), ended)
+
+    def _open_at_once(self, outcome: _Outcome, late: list[LateAppend]) -> bool:
+        """Whether the only batch in `late` began a transaction that this broker coordinates, and is decided now."""
+        if len(late) != 1 or not isinstance(late[0].work, Unverified):
+            return False
+        version = outcome.ctx.api_version
+        opened = opened_here(self.env, self.verifier, outcome.request.transactional_id, version, late[0])
+        if opened is None:
+            return False
+        batch, code = opened
+        late.clear()
+        if code:
+            self._fail(outcome, batch, refusal(code, version))
+            return True
+        more = self._append_late(outcome, batch, None)
+        if more is not None:
+            late.append(more)
+        return more is None and not outcome.unverified
 
     def _verify(self, outcome: _Outcome) -> None:
         """Verify the batches that begin transactions with the coordinator, append the allowed batches, and go on."""

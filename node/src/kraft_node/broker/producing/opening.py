@@ -101,6 +101,33 @@ def refusal(code: ErrorCode, version: int) -> BatchRefused:
     return BatchRefused(code, f"the transaction coordinator answered {ErrorCode(code).name}")
 
 
+def opened_here(
+    env: Env, verifier: Verifier, transactional_id: str, version: int, batch: LateAppend
+) -> tuple[LateAppend, ErrorCode] | None:
+    """Verify a batch that begins a transaction with the coordinator of this broker, at once.
+
+    Returns the batch with its guard, and the code of the answer. None if the transaction's coordinator is another
+    broker, or has to add the partition: then `Opening` sends a request.
+    """
+    if version >= ADDING_VERSION:
+        return None
+    partition, records = batch.partition, batch.records
+    assert partition is not None and records is not None, "law: its log has refused it"
+    header = read_header(records)
+    producer_id, epoch = header.producer_id, header.producer_epoch
+    name, names_abortable = (partition.topic, partition.index), version >= ABORTABLE_VERSION
+    code = verifier.code_here(transactional_id, producer_id, epoch, name, names_abortable=names_abortable)
+    if code is None:
+        return None
+    try:
+        guard = partition.log.producers.begin_verification(
+            producer_id, epoch, header.base_sequence, env.clock.wall_ms(), with_bumps=False
+        )
+    except KafkaError as error:
+        return batch, error.code
+    return LateAppend(batch.key, batch.row, records, partition, guard=guard), code
+
+
 class Opening:
     """One round of verification for a request. `done` gets the batches, each with its guard or its error code."""
 

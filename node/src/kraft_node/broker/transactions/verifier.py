@@ -142,6 +142,18 @@ class Verifier:
         if node_id not in self._asking:
             self._send(node_id)
 
+    def code_here(
+        self, transactional_id: str, producer_id: int, epoch: int, partition: PartitionName, *, names_abortable: bool
+    ) -> ErrorCode | None:
+        """The answer about one partition, which the producer has added itself, from the coordinator of this broker.
+
+        None if another broker coordinates the transaction. `names_abortable` as in `Question`.
+        """
+        if self._coordinator_of(transactional_id) != self._node_id:
+            return None
+        codes = self._verify_here(transactional_id, ProducerEpoch(producer_id, epoch), (partition,))
+        return _translated(codes.get(partition), names_abortable=names_abortable)
+
     def _coordinator_of(self, transactional_id: str) -> int | None:
         topic = self._image.topics.by_name(TRANSACTION_STATE)
         if topic is None:
@@ -226,16 +238,18 @@ def _codes(row: Any) -> dict[PartitionName, ErrorCode]:
 
 
 def _answer(question: Question, codes: Mapping[PartitionName, ErrorCode]) -> None:
-    errors = {name: _translated(codes.get(name), question) for name in question.partitions}
+    errors = {
+        name: _translated(codes.get(name), names_abortable=question.names_abortable) for name in question.partitions
+    }
     question.done({name: code for name, code in errors.items() if code})
 
 
-def _translated(code: ErrorCode | None, question: Question) -> ErrorCode:
+def _translated(code: ErrorCode | None, *, names_abortable: bool) -> ErrorCode:
     """The coordinator's code for a partition, as the producer knows it. None: the answer lacks the partition."""
     if code is None:
         return ErrorCode.NETWORK_EXCEPTION
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if code == ErrorCode.TRANSACTION_ABORTABLE and not question.names_abortable:
+    if code == ErrorCode.TRANSACTION_ABORTABLE and not names_abortable:
         return ErrorCode.INVALID_TXN_STATE
     return code

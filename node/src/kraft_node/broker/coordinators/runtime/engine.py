@@ -121,7 +121,7 @@ class Runtime(Generic[MachineT]):
 
     def shard_of(self, key: str) -> RuntimeShard[MachineT]:
         """The active shard of the key. Raises like `shard_at`."""
-        return self.shard_at(self.partition_of(key))
+        return self.shard_at(partition_for(key, self._partitions()))
 
     # -- operations
 

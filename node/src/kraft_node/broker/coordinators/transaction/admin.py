@@ -74,10 +74,11 @@ class TransactionAdmin:
         for shard in list(self._coordinator.runtime.shards.values()):
             if shard.phase is Phase.LOADING:
                 return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            for transaction in shard.machine.transactions.all():
+            for stored in shard.machine.transactions.all():
                 number += 1
                 if number % IDS_A_STEP == 0:
                     yield
+                transaction = stored.as_seen()
                 if wants(transaction, self._coordinator.clock.wall_ms()) and sees(transaction.name):
                     response.transaction_states.append(
                         ListTransactionsResponse.TransactionState(

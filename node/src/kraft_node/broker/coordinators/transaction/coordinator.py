@@ -143,8 +143,7 @@ class TransactionCoordinator:
                     self.take_id(need_id)
                     return
                 transaction = shard.machine.transactions[name] = Transaction(name, create(fresh_id))
-            last = transaction.completion
-            step = decide(transaction if last is None else Transaction(name, last), fresh_id)
+            step = decide(transaction.as_seen(), fresh_id)
         except KafkaError as error:
             done(error)
             return
@@ -253,11 +252,12 @@ class TransactionCoordinator:
         return sum(len(shard.machine.completions.refused) for shard in self.runtime.shards.values())
 
     def transaction(self, name: str) -> Transaction | None:
-        """The transactional id; None if it is not known.
+        """The transactional id, as requests see it; None if it is not known.
 
         Raises KafkaError NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
         """
-        return self._settled_shard(name).machine.transactions.get(name)
+        found = self._settled_shard(name).machine.transactions.get(name)
+        return None if found is None else found.as_seen()
 
     def _settled_shard(self, name: str) -> Shard:
         shard = self.runtime.shard_of(name)

@@ -57,7 +57,7 @@ def encode_values(values: Values, version: int) -> bytes:
             by_topic.setdefault(topic, []).append(partition)
     is_flexible = version >= FIRST_TRANSACTION_VERSION_WITH_TAGS
     written = FLEXIBLE if is_flexible else PLAIN
-    out = bytearray(_HEAD.pack(written, values.producer_id, values.epoch, values.timeout_ms, values.state.value))
+    out = bytearray(_HEAD.pack(written, values.producer_id, values.epoch, values.timeout_ms, values.state))
     (_put_compact if is_flexible else _put_plain)(out, by_topic)
     out += _TAIL.pack(values.update_ms, values.start_ms)
     if is_flexible:

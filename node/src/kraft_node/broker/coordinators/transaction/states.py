@@ -8,7 +8,7 @@ most one write in flight.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 NO_PRODUCER_ID: Final = -1
@@ -21,7 +21,7 @@ NEVER: Final = 2**31 - 1
 TopicPartition: TypeAlias = tuple[str, int]
 
 
-class TransactionState(Enum):
+class TransactionState(IntEnum):
     """A state; the value is its number in `__transaction_state`. `DEAD` and `PREPARE_EPOCH_FENCE` are never stored."""
 
     EMPTY = 0
@@ -127,6 +127,13 @@ class Transaction:
         """All markers are written; the last step, which has begun, waits for a write."""
         assert self.pending is values.state, f"law: {self.name} has begun {self.pending}, not {values.state}"
         self.completion = values
+
+    def as_seen(self) -> Transaction:
+        """For requests: the transaction after its last step, if only the write of this step is missing.
+
+        The last step follows from the result and the markers, which are committed. So a failover does not change it.
+        """
+        return self if self.completion is None else Transaction(self.name, self.completion)
 
     def take_completion(self) -> Values:
         """The last step, for a write that begins now."""
