@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraft_node.broker.transactions.verifier import Verifier
 from kraft_node.log.config import make_config
 from kraft_node.log.recovery.opening import open_log
 from kraft_node.log.segments.files import FileCache, LogDir
@@ -275,3 +276,77 @@ def test_batch_before_the_one_that_is_verified_first_is_out_of_order(rig: Rig) -
     rig.send(("a", 0, txn(1)))
     rig.allow(("a", 0))
     assert rig.answer()["a", 0].error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class OwnRig(Rig):
+    """As `Rig`, but the coordinator's verification is a call in this broker; `code` is its answer."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.code = ErrorCode.NONE
+        self.verified: list[Any] = []
+        self.handler.verifier = self.verifier = Verifier(
+            self.image, self.verifier._config, self.loop, lambda node, _: self.coordinators.get(node), 1, self._verify
+        )
+
+    def _verify(self, name: str, producer: Any, partitions: Any) -> Any:
+        self.verified.append((name, producer, *partitions))
+        return dict.fromkeys(partitions, self.code)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> OwnRig:
+    return OwnRig(tmp_path)
+
+
+def test_a_batch_of_an_own_transaction_is_verified_and_answered_at_once(own: OwnRig) -> None:
+    for sequence in range(2):
+        assert rows(own.send(("a", 0, txn(sequence))))["a", 0].base_offset == sequence
+    assert own.verified == [("t", (7, 0), ("a", 0))], "the second batch is of the open transaction"
+    own.end_transaction("a", 0)
+    assert rows(own.send(("a", 0, txn(2))))["a", 0].base_offset == 3
+    assert len(own.verified) == 2
+    assert own.coordinator.sent == []
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "seen"),
+    [
+        (ErrorCode.PRODUCER_FENCED, 11, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 10, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+    ],
+)
+def test_a_refusal_by_the_own_coordinator_is_translated(
+    own: OwnRig, code: ErrorCode, version: int, seen: ErrorCode
+) -> None:
+    own.code = code
+    assert rows(own.send(("a", 0, txn()), version=version))["a", 0].error_code == seen
+    assert own.replicas.leader("a", 0).log.end_offset == 0
+    own.code = ErrorCode.NONE
+    assert rows(own.send(("a", 0, txn()), version=version))["a", 0].base_offset == 0
+
+
+def test_the_log_refuses_batches_of_own_transactions_too(own: OwnRig) -> None:
+    own.send(("a", 0, txn(0, epoch=2)))
+    own.end_transaction("a", 0, epoch=2)
+    assert rows(own.send(("a", 0, txn(0, epoch=1))))["a", 0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert rows(own.send(("a", 0, txn(5, epoch=2))))["a", 0].error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert own.replicas.leader("a", 0).log.end_offset == 2
+
+
+def test_partitions_that_the_broker_adds_are_asked_about_at_the_own_coordinator_too(own: OwnRig) -> None:
+    assert own.send(("a", 0, txn()), version=12) is None
+    own.allow(("a", 0))
+    assert own.answer(12)["a", 0].base_offset == 0
+    assert own.verified == []
+
+
+def test_a_batch_of_an_own_transaction_leaves_no_cycles(own: OwnRig) -> None:
+    with found_garbage() as garbage:
+        for sequence in range(3):
+            own.send(("a", 0, txn(sequence)))
+            own.end_transaction("a", 0)
+    assert garbage == []
