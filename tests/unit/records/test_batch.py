@@ -14,7 +14,6 @@ from kraft_protocol.records.batch import (
     check_batch,
     iter_headers,
     iter_records,
-    pair_batch,
     read_header,
 )
 from kraft_protocol.records.errors import CorruptBatch, InvalidBatch, TruncatedBatch, UnsupportedMagic
@@ -125,9 +124,3 @@ def test_several_batches_and_append_time() -> None:
 def test_sequences_wrap_after_the_largest_int() -> None:
     header = read_header(build_batch([(None, b"x")] * 3, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2))
     assert header.last_sequence == 0
-
-
-@pytest.mark.parametrize("count", [1, 2, 70])
-def test_a_batch_of_pairs_equals_the_general_batch(count):
-    pairs = [(b"k" * (number * 7), None if number % 3 == 2 else b"v" * (number * 11)) for number in range(count)]
-    assert pair_batch(pairs, 1_700_000_000_000) == build_batch(pairs, timestamp=1_700_000_000_000)

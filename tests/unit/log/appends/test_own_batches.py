@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kraft_node.log.appending import append_own
 from kraft_protocol.errors import ErrorCode
-from kraft_protocol.records.batch import build_batch, check_batch, pair_batch
+from kraft_protocol.records.batch import build_batch, check_batch
 from kraft_protocol.records.control import build_marker
+from kraft_protocol.records.pairs import pair_batch
 from tests.unit.log.world import NOW, LogWorld, read_bytes, refused, values, whole_headers
 
 STATE = {"cleanup.policy": "compact", "compression.type": "uncompressed"}

@@ -21,8 +21,9 @@ from kraft_node.log.producers.verification import VERIFIED
 from kraft_node.partition.acks import ACKS_ALL
 from kraft_node.partition.listed_offsets import READ_LOG_END
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.records.batch import NO_SEQUENCE, build_batch, pair_batch, whole_batches
+from kraft_protocol.records.batch import NO_SEQUENCE, build_batch, whole_batches
 from kraft_protocol.records.control import build_marker
+from kraft_protocol.records.pairs import pair_batch
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
