@@ -27,6 +27,8 @@ _ONE_BYTE: Final = 0x80
 """A varint of one byte is below it; zig-zag encoded, even numbers are not negative."""
 _TWO_BYTES: Final = 1 << 14
 """A varint of two bytes is below it."""
+_SHORT: Final = 64
+"""Smaller numbers are varints of one byte."""
 _NULL: Final = 1
 """The length -1."""
 
@@ -37,8 +39,11 @@ def pair_batch(pairs: Iterable[tuple[bytes, bytes | None]], timestamp: int) -> b
     count = 0
     for key, value in pairs:
         record = bytearray(2)  # the record's attributes, and its timestamp delta
-        write_varint(record, count)
-        write_varint(record, len(key))
+        for number in (count, len(key)):
+            if number < _SHORT:  # without a call, nearly always
+                record.append(number << 1)
+            else:
+                write_varint(record, number)
         record += key
         if value is None:
             record.append(_NULL)
