@@ -35,7 +35,7 @@ def wanted() -> dict[str, list[str]]:
     extras = project["project"]["optional-dependencies"]
     metrics = [one for one in node if one.startswith("prometheus-client")]
     return {
-        "node": [*node, *extras["oauth"]],
+        "node": [*node, *extras["oauth"], *extras["zookeeper"]],
         "operator": extras["operator"] + metrics,
         "pipeline": [*node, *(one for name in PIPELINE for one in extras[name]), *TESTED],
         "build": [*project["build-system"]["requires"], "setuptools", "wheel"],  # the last two build PySpark's wheel

@@ -49,10 +49,11 @@ def node_file(
     *,
     tls: Path,
     static: bool = True,
+    migrates: bool = False,
 ) -> str:
     """The text of `server.properties`. `voters` are the static voters, or the bootstrap servers of a dynamic quorum.
 
-    `tls` is the folder with the node's keys and certificates.
+    `tls` is the folder with the node's keys and certificates. `migrates`: a controller of a migration from ZooKeeper.
     """
     listeners = {one.name: listener_name(one) for one in cluster.listeners} if "broker" in roles else {}
     urls = [f"{shown}://{HOST}:{ports[key(node_id, name)]}" for name, shown in listeners.items()]
@@ -70,7 +71,7 @@ def node_file(
         "http.listener": f"{HOST}:{ports[key(node_id, HTTP)]}",
     }
     own |= security.properties(cluster, str(tls), roles)
-    return text({**QUIET, **properties(cluster, pool, node_id, roles, *known), **own})
+    return text({**QUIET, **properties(cluster, pool, node_id, roles, *known, migrates=migrates), **own})
 
 
 def log_dirs(pool: NodePool, disk: Path) -> list[Path]:

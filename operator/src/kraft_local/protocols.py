@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from kraft_operator.plan.model.observed import Aged, Disks, Metadata, Quorum
+from kraft_operator.plan.model.observed import Aged, ControllerMigration, Disks, Metadata, Quorum
 from kraft_protocol.client.aio import Address
 
 
@@ -35,6 +35,15 @@ class ViewSource(Protocol):
 
     async def look_at_disks(self, brokers: Mapping[int, Address], name_of: Callable[[str], str]) -> None:
         """Refresh `disks` from these brokers. `name_of` returns the volume of a path."""
+        ...
+
+    async def look_at_migration(self, controllers: Mapping[int, Address]) -> None:
+        """Refresh `migration` from the addresses where controllers serve `/status`."""
+        ...
+
+    @property
+    def migration(self) -> Aged[Mapping[int, ControllerMigration]]:
+        """The last state of a migration from ZooKeeper by controller, with its age."""
         ...
 
     @property

@@ -217,6 +217,10 @@ class Supervisor:
         if ask:
             asked = {i: one for i, one in self.brokers(kube).items() if i in ask and kube.pods[i].ready}
             await self._view.look_at_disks(asked, lambda path: Path(path).name)
+        migrates = self.memory.record.unfinished_migration
+        if migrates:
+            asked = {i: one for i, one in statuses.items() if i in self.controllers(kube)}
+            await self._view.look_at_migration(asked)
         now = self._clock()
         return Observed(
             Aged(kube, round((now - asked_at) * 1000)),
@@ -225,6 +229,7 @@ class Supervisor:
             since_write_ms=min(FOREVER_MS, round((now - self._wrote_at) * 1000)),
             since_pod_change_ms=min(FOREVER_MS, round((now - self._changed_at) * 1000)),
             disks=self._view.disks if ask else {},
+            migration=self._view.migration if migrates else Aged(),
             tried=self._tried,
         )
 

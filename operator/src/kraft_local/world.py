@@ -29,6 +29,7 @@ from kraft_operator.api.pools import NodePool
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.model.record import Node, Record
+from kraft_operator.plan.model.situation import MIGRATES
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.pods import ids, keeping
 
@@ -345,6 +346,7 @@ class World:
             where,
             tls=self.folder.tls(node_id),
             static=static,
+            migrates=MIGRATES in (aspects or {}),
         )
         path.write_text(text)
         return path

@@ -156,7 +156,8 @@ class Pass:
         """Observe everything. Returns all views with their ages."""
         listed_at = self.clock()
         self.found, self.seen = await self.look.objects(self.api, self.cluster, self.machines)
-        return await self.look.observed(self.found, listed_at, self.ask(self.found.kube))
+        ask, migrates = self.ask(self.found.kube), self.record.unfinished_migration
+        return await self.look.observed(self.found, listed_at, ask, migrates=migrates)
 
     async def act(self, plan_: do.Plan, notify: NotifySteps) -> None:
         """Write the shared objects, then carry out the plan's steps in order, steps of one kind together.

@@ -241,9 +241,9 @@ class Reconciler:
         record = one.record  # even if the plan failed halfway, the written record stays in force
         s = situation(record, wanted, observed)
         if understood:
-            await memory.teller.blocked(resource, plan_)
             now, generation = now_text(), resource["metadata"].get("generation", 0)
             after = self._status(cluster, record, s, plan_, before, observed, wanted, generation, now)
+            await memory.teller.changes(resource, plan_, before, after)
             await one.report(document(after), now)
             if s is not None:
                 await one.withdraw(s)
@@ -446,8 +446,8 @@ class Reconciler:
         if memory is None or rest is None or rest.until < began or self._stopping:
             return None
         # No watch has reported a change, so the listed objects are still correct now.
-        ask = brokers_to_query(rest.record, rest.wanted, rest.found.kube)
-        observed = await memory.look.observed(rest.found, self._clock(), ask)
+        ask, migrates = brokers_to_query(rest.record, rest.wanted, rest.found.kube), rest.record.unfinished_migration
+        observed = await memory.look.observed(rest.found, self._clock(), ask, migrates=migrates)
         plan_ = plan(rest.record, rest.wanted, observed, "")
         s = situation(rest.record, rest.wanted, observed)
         self._patience(memory, s, plan_)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.status import KRaftClusterStatus, MigrationStatus
 from kraft_operator.apply import topics as by_topics
 from kraft_operator.apply import users as by_users
 from kraft_operator.apply.objects import difference
@@ -62,9 +63,13 @@ class Reporter:
             namespace, name = resource["metadata"]["namespace"], resource["metadata"]["name"]
             await self.api.patch("KRaftCluster", namespace, name, {"status": change}, "status")
 
-    async def blocked(self, resource: Object, plan: do.Plan) -> None:
-        """Post an event for each new block of a plan."""
+    async def changes(
+        self, resource: Object, plan: do.Plan, before: KRaftClusterStatus, after: KRaftClusterStatus
+    ) -> None:
+        """Post an event for each new block of a plan, and for each change of a migration from ZooKeeper."""
         await self.once(resource, tuple((one.reason, one.message) for one in plan.blocked))
+        for text in migration_changes(before.migration, after.migration):
+            await self.events.emit(resource, "Normal", "Migration", text, combine=False)
 
     async def once(self, resource: Object, emitted: Reasons) -> None:
         """Post an event for each reason and message that the last report did not have."""
@@ -74,6 +79,23 @@ class Reporter:
                 log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], reason, message)
                 await self.events.emit(resource, "Warning", reason, message)
         self.emitted = emitted
+
+
+def migration_changes(before: MigrationStatus | None, after: MigrationStatus | None) -> list[str]:
+    """What has changed in a migration from ZooKeeper, in words."""
+    if after is None:
+        return []
+    was = before or MigrationStatus.model_validate({"phase": after.phase})
+    changes = []
+    if before is None or was.phase != after.phase:
+        changes.append(f"phase {after.phase}")
+    if was.state != after.state and after.state:
+        changes.append(f"state {after.state}")
+    if was.driver != after.driver and after.driver:
+        changes.append(f"driver {after.driver}")
+    if was.brokers_on_zookeeper != after.brokers_on_zookeeper:
+        changes.append(f"brokers with ZooKeeper: {', '.join(map(str, after.brokers_on_zookeeper)) or 'none'}")
+    return ["; ".join(changes)] if changes else []
 
 
 async def objects_without_cluster(api: Api, events: Events, namespace: str, name: str) -> None:

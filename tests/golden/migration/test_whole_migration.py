@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
 from kraft_node.cli.client import NodeClient
 from kraft_node.metadata.log_batches import decode_batches
@@ -23,56 +20,9 @@ from kraft_protocol.wire.messages import (
 from tests.compat.members import wait_for
 from tests.compat.zookeeper_cluster import OldCluster, run_old_tool
 from tests.golden.migration.content import OVERRIDES, Admin, fill
+from tests.golden.migration.traffic import PARTITIONS, READER, TOPIC, Writer, read_all
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.timeout(900)]
-
-TOPIC = "written"
-PARTITIONS = 3
-READER = "judge"
-
-
-class Writer:
-    """A producer with acks=all that writes all the time; `acknowledged` counts each value."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self.acknowledged: Counter[bytes] = Counter()
-        self.failures: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "delivery.timeout.ms": 120_000,
-            }
-        )
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._stop.is_set():
-            value = b"%d" % number
-            self._producer.produce(TOPIC, value, partition=number % PARTITIONS, on_delivery=self._delivered)
-            number += 1
-            self._producer.poll(0.01)
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.acknowledged[message.value()] += 1
-        else:
-            self.failures.append(str(error))
-
-    def goes_on(self) -> None:
-        """Wait until a hundred more records are acknowledged."""
-        target = sum(self.acknowledged.values()) + 100
-        wait_for("acknowledged records", lambda: sum(self.acknowledged.values()) >= target)
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join()
-        assert self._producer.flush(60) == 0
 
 
 @pytest.fixture
@@ -152,7 +102,7 @@ def test_a_cluster_with_zookeeper_becomes_ours_under_a_producer(cluster: OldClus
     assert writer.failures == []
     with Admin(cluster.bootstrap) as admin:  # `fill` allows a client one byte a second
         admin.quota({"user": "ANONYMOUS", "client-id": READER}, consumer_byte_rate=1e9)
-    assert _read(cluster, sum(writer.acknowledged.values())) == writer.acknowledged
+    assert read_all(cluster.bootstrap, sum(writer.acknowledged.values())) == writer.acknowledged
 
 
 def _steers(cluster: OldCluster) -> None:
@@ -194,27 +144,4 @@ def _recorded_states(cluster: OldCluster) -> set[int]:
         records = [record for batch in decode_batches(cluster.metadata_log(node_id)) for _, record in batch.records]
         states = [one.zk_migration_state for one in records if type(one).__name__ == "ZkMigrationStateRecord"]
         found.add(states[-1])
-    return found
-
-
-def _read(cluster: OldCluster, count: int) -> Counter[bytes]:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "client.id": READER,
-            "group.id": READER,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    found: Counter[bytes] = Counter()
-    try:
-        consumer.subscribe([TOPIC])
-        while sum(found.values()) < count:
-            message = consumer.poll(30)
-            assert message is not None, f"{sum(found.values())} of {count} records"
-            assert message.error() is None, message.error()
-            found[message.value() or b""] += 1
-        assert consumer.poll(2) is None
-    finally:
-        consumer.close()
     return found

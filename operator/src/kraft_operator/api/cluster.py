@@ -8,6 +8,7 @@ from pydantic import Field
 
 from kraft_operator.api.base import UUID, Free, Model, Name, NodeId, Properties, Quantity, Rule, marked
 from kraft_operator.api.listeners import LISTENERS_MAX, Listener
+from kraft_operator.api.migration import MIGRATION_RULES, Migration
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.security import SECURITY_RULES, Security
 from kraft_operator.api.windows import WINDOWS_MAX, MaintenanceWindow
@@ -285,6 +286,7 @@ class KRaftClusterSpec(Model):
             " choose another type",
         ),
         *SECURITY_RULES,
+        *MIGRATION_RULES,
     )
     image: (
         Annotated[
@@ -332,6 +334,13 @@ class KRaftClusterSpec(Model):
         | None
     ) = None
     quorum: QuorumSpec = QuorumSpec()
+    migration: (
+        Annotated[
+            Migration,
+            Field(description="the cluster takes over a cluster with ZooKeeper; remove it once it is finalized"),
+        ]
+        | None
+    ) = None
     metadata_version: (
         Annotated[
             str,

@@ -22,7 +22,7 @@ PARTITIONS_NAMED_MAX: Final = 10
 class Condition(Model):
     """A condition, as in Kubernetes: type, status, reason for programs, message for people."""
 
-    type: Literal["Ready", "QuorumHealthy", "Progressing", "Degraded", "Paused", "Secured"]
+    type: Literal["Ready", "QuorumHealthy", "Progressing", "Degraded", "Paused", "Secured", "Migrated"]
     status: Literal["True", "False", "Unknown"]
     reason: Annotated[str, Field(max_length=128)]
     message: Annotated[str, Field(max_length=4096)] = ""
@@ -118,6 +118,23 @@ class AuthorityStatus(Model):
     key: Annotated[str, Field(max_length=64, description="SHA-256 of its public key")]
 
 
+class MigrationStatus(Model):
+    """The migration from ZooKeeper."""
+
+    phase: Annotated[
+        Literal["Preparing", "Migrated", "Finalizing", "Finalized"],
+        Field(
+            description="Preparing: the metadata is in ZooKeeper. Migrated: changes go to the metadata log and to"
+            " ZooKeeper. Finalizing: controllers restart without ZooKeeper"
+        ),
+    ]
+    state: Annotated[str, Field(description="as the active controller reports it; empty if unknown")] = ""
+    driver: Annotated[str, Field(description="state of the active controller's driver, such as DUAL_WRITE")] = ""
+    lag: Annotated[int, Field(description="metadata records that ZooKeeper lacks")] | None = None
+    brokers_on_zookeeper: Annotated[list[NodeId], Field(description="brokers that still use ZooKeeper")] = []
+    blockers: Annotated[list[str], Field(description="what prevents the migration, with the broker or controller")] = []
+
+
 class StepStatus(Model):
     """The current step, or the next step that waits for approval."""
 
@@ -165,6 +182,7 @@ class KRaftClusterStatus(Model):
         Literal["Tls", "Plaintext"] | None,
         Field(description="how nodes connect to each other; it changes only while the cluster is hibernated"),
     ] = None
+    migration: MigrationStatus | None = None
     leader: NodeId | None = None
     version: Annotated[str, Field(description="finalized metadata.version")] = ""
     controllers: Annotated[str, Field(description="ready/wanted")] = ""

@@ -173,10 +173,13 @@ class Look:
                 raise
             return []  # the step that makes Routes reports it
 
-    async def observed(self, found: Found, listed_at: float, ask: Collection[int] = ()) -> Observed:
+    async def observed(
+        self, found: Found, listed_at: float, ask: Collection[int] = (), *, migrates: bool = False
+    ) -> Observed:
         """Query the cluster's nodes and return all views with their ages.
 
         `found` was listed at `listed_at` (monotonic seconds). The brokers in `ask` also report their log directories.
+        With `migrates`, controllers report the migration from ZooKeeper.
         """
         # Starting processes may take seconds to answer. Volumes and pods would wait for this pass meanwhile.
         starts = not any(ready for _, ready, _ in found.shape)
@@ -185,6 +188,8 @@ class Look:
                 await self.view.look(found.controllers, found.brokers, found.statuses)
         if ask:
             await self.view.look_at_disks({i: one for i, one in found.brokers.items() if i in ask}, volume_of)
+        if migrates:
+            await self.view.look_at_migration({i: one for i, one in found.statuses.items() if i in found.controllers})
         now = self._clock()
         return Observed(
             Aged(found.kube, milliseconds(now - listed_at)),
@@ -193,6 +198,7 @@ class Look:
             since_write_ms=milliseconds(now - self.written_at),
             since_pod_change_ms=milliseconds(now - self.pods_changed_at),
             disks=self.view.disks if ask else {},
+            migration=self.view.migration if migrates else Aged(),
             tried=self.tried,
         )
 

@@ -14,12 +14,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kraft_operator.observe.status import StatusReport, node_status
+from kraft_operator.observe.status import StatusReport, node_status, reported_migration
 from kraft_operator.plan.model.observed import (
     CORDONED,
     THROTTLED,
     Aged,
     Broker,
+    ControllerMigration,
     Directory,
     Disks,
     Metadata,
@@ -88,6 +89,7 @@ class View:
         self._metadata: tuple[float, Metadata] | None = None
         self._hint: int | None = None
         self._disks: dict[int, tuple[float, Disks]] = {}
+        self._migration: tuple[float, dict[int, ControllerMigration]] | None = None
 
     async def look(
         self,
@@ -118,6 +120,16 @@ class View:
 
         answers = await asyncio.gather(*(ask(node, address) for node, address in brokers.items()))
         self._disks = {one[0]: (asked_at, one[1]) for one in answers if one is not None}
+
+    async def look_at_migration(self, controllers: Mapping[int, Address]) -> None:
+        """Refresh the state of the migration. `controllers` has the addresses where controllers serve `/status`."""
+        asked_at = self._clock()
+        self._migration = (asked_at, await reported_migration(controllers))
+
+    @property
+    def migration(self) -> Aged[Mapping[int, ControllerMigration]]:
+        """The last state of the migration by controller, with its age; without controllers that did not answer."""
+        return self._seen(self._migration)
 
     @property
     def disks(self) -> dict[int, Aged[Disks]]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
+from kraft_operator.plan.model.observed import ActiveMigration, ControllerMigration
 from kraft_protocol.client.aio import Address, UnreachableError
 
 ANSWER_S: Final = 2.0
@@ -28,6 +29,8 @@ class StatusReport(NamedTuple):
     offset: int | None = None
     """The offset of the last metadata record that the node has applied; None until the node has metadata."""
     cluster_id: str | None = None
+    migration: ControllerMigration | None = None
+    """The migration from ZooKeeper; None until the node has metadata."""
 
 
 async def node_status(address: Address) -> StatusReport | None:
@@ -81,7 +84,41 @@ class Statuses:
 def parsed(found: dict[str, Any]) -> StatusReport:
     """Convert the JSON body of `/status`. Raises KeyError or TypeError if it is malformed."""
     voters, revision = tuple(found["voters"]), found["configRevision"]
-    return StatusReport(voters, revision, found.get("topics"), found.get("offset"), found.get("clusterId"))
+    return StatusReport(
+        voters, revision, found.get("topics"), found.get("offset"), found.get("clusterId"), _migration(found)
+    )
+
+
+def _migration(found: dict[str, Any]) -> ControllerMigration | None:
+    """The migration in the body of `/status`. Raises KeyError or TypeError if it is malformed."""
+    recorded, own = found.get("zkMigrationState"), found.get("migration")
+    if recorded is None:
+        return None
+    if own is None or not own["isActive"]:
+        return ControllerMigration(recorded, own is not None)
+    active = ActiveMigration(
+        own["state"],
+        own["driver"],
+        tuple(own["blockers"]),
+        own["lagRecords"],
+        tuple(own["zookeeperBrokers"]),
+        tuple(own["waitingBrokers"]),
+    )
+    return ControllerMigration(recorded, True, active)
+
+
+async def reported_migration(controllers: Mapping[int, Address]) -> dict[int, ControllerMigration]:
+    """Request the state of the migration from controllers. Controllers without an answer are left out."""
+
+    async def ask(address: Address) -> ControllerMigration | None:
+        try:
+            status = await node_status(address)
+        except UnreachableError:
+            return None
+        return None if status is None else status.migration
+
+    answers = await asyncio.gather(*map(ask, controllers.values()))
+    return {node: one for node, one in zip(controllers, answers, strict=True) if one is not None}
 
 
 async def _query(address: Address) -> tuple[int, bytes]:

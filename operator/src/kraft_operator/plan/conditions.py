@@ -5,12 +5,15 @@
 - Progressing: the operator works or waits for something to finish.
 - Degraded: something needs help and cannot go on by itself.
 - Paused: a user's request makes the operator wait.
+- Migrated: no migration from ZooKeeper is under way any more. Only clusters with `spec.migration` have it.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kraft_operator.plan.migration import active_migration, reason_against_end
+from kraft_operator.plan.model.record import FINALIZED, FINALIZING, PREPARING
 from kraft_operator.plan.model.situation import Situation
 from kraft_operator.plan.model.steps import Plan
 
@@ -35,6 +38,27 @@ def conditions(s: Situation | None, plan: Plan) -> list[ConditionState]:
     return [_ready(s), _quorum(s), _progressing(s, plan), _degraded(plan), _paused(plan)]
 
 
+def migrated(s: Situation | None, phase: str) -> ConditionState | None:
+    """The condition Migrated of a cluster that migrates from ZooKeeper, in the recorded phase; None for others."""
+    if phase == FINALIZED:
+        return ConditionState("Migrated", "True", phase, "nothing is written to ZooKeeper any more")
+    if not phase:
+        return None
+    if phase == FINALIZING:
+        return ConditionState("Migrated", "False", phase, "the controllers restart without ZooKeeper")
+    active = active_migration(s) if s is not None else None
+    if s is None or active is None:
+        return ConditionState("Migrated", "Unknown", "MigrationUnknown", "no controller reports that it is active")
+    if active.blockers:
+        return ConditionState("Migrated", "False", "MigrationBlocked", _joined(list(active.blockers)))
+    if phase == PREPARING:
+        return ConditionState("Migrated", "False", phase, "the controllers migrate the metadata from ZooKeeper")
+    against = reason_against_end(s)
+    if against is not None:
+        return ConditionState("Migrated", "False", "BrokersOnZooKeeper" if active.on_zookeeper else phase, against)
+    return ConditionState("Migrated", "False", "ReadyToFinalize", "set spec.migration.phase to Finalized")
+
+
 def _joined(texts: list[str]) -> str:
     more = len(texts) - TELLS_MAX
     return "; ".join(texts[:TELLS_MAX]) + (f"; and {more} more" if more > 0 else "")
@@ -50,6 +74,10 @@ def _ready(s: Situation | None) -> ConditionState:
         return ConditionState("Ready", "False", "Beginning", "nodes are being assigned")
     if missing:
         return ConditionState("Ready", "False", "NodesNotReady", _joined(missing))
+    early = [node.id for node in s.record.nodes if s.too_early(node) and not node.stopped]
+    if early:
+        text = f"brokers {early} start once the controllers have migrated the metadata"
+        return ConditionState("Ready", "False", "MetadataInZooKeeper", text)
     if s.quorum is None:
         return ConditionState("Ready", "Unknown", "QuorumUnknown", "the state of the quorum is unknown")
     return ConditionState("Ready", "True", "Serving", f"{len(s.record.nodes)} nodes serve")

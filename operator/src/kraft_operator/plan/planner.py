@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from kraft_operator.plan.evictions import held
+from kraft_operator.plan.migration import migrate
 from kraft_operator.plan.model.observed import Aged, Observed
 from kraft_operator.plan.model.record import Record
 from kraft_operator.plan.model.situation import Situation, situation
@@ -57,6 +58,7 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     empty(s)
     move(s)
     _configure(s)
+    migrate(s)
     _name_failing(s)
     if wanted.hibernated:
         _hibernate(s)
@@ -82,6 +84,7 @@ def _fence(s: Situation, observed: Observed) -> None:
         (observed.kube, s.kube),
         (observed.quorum, s.quorum),
         (observed.metadata, s.metadata),
+        (observed.migration, s.migration or None),
         *((view, s.disks.get(node)) for node, view in observed.disks.items()),
     ]
     plan.good_ms = ACT_AGE_MAX_MS - max(view.age_ms for view, used in views if used is not None)

@@ -12,15 +12,17 @@ from kraft_operator.api.status import (
     Condition,
     KRaftClusterStatus,
     ListenerStatus,
+    MigrationStatus,
     NodeStatus,
     PartitionsStatus,
     StepStatus,
 )
 from kraft_operator.plan import conditions as planned
+from kraft_operator.plan.migration import active_migration
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.levels import name_of
 from kraft_operator.plan.model.observed import Metadata, Observed
-from kraft_operator.plan.model.record import PLAINTEXT, Node, Record
+from kraft_operator.plan.model.record import FINALIZED, PLAINTEXT, Node, Record
 from kraft_operator.plan.model.situation import BEHIND_MAX_MS, Situation, is_broker
 from kraft_operator.plan.model.steps import DISRUPTIVE, Plan, Step
 from kraft_operator.specs.cluster import INSTANCE, NamedCluster
@@ -54,10 +56,11 @@ def status(
     values: dict[str, Any] = {
         **remembered(record),
         "observedGeneration": generation,
-        "conditions": _conditions(cluster, s, plan, before, generation, now),
+        "conditions": _conditions(cluster, record, s, plan, before, generation, now),
         "security": (record.security or PLAINTEXT) if has_begun(record) else None,
         "nodes": nodes,
         "listeners": before.listeners if s is None else _listeners(s),
+        "migration": _migration(record, s, before),
         "leader": None if s is None or s.quorum is None else s.quorum.leader,
         "version": version or before.version,
         "controllers": _share(nodes, "controller"),
@@ -87,16 +90,38 @@ def version_of(observed: Observed) -> str:
 
 
 def _conditions(
-    cluster: NamedCluster, s: Situation | None, plan: Plan, before: KRaftClusterStatus, generation: int, now: str
+    cluster: NamedCluster,
+    record: Record,
+    s: Situation | None,
+    plan: Plan,
+    before: KRaftClusterStatus,
+    generation: int,
+    now: str,
 ) -> list[Condition]:
     """The conditions, each with the time of its last change."""
     old = {condition.type: condition for condition in before.conditions}
     found = []
-    for condition in (*planned.conditions(s, plan), planned.ConditionState("Secured", *secured(cluster))):
+    states = [*planned.conditions(s, plan), planned.ConditionState("Secured", *secured(cluster))]
+    migrated = planned.migrated(s, record.migration)
+    for condition in states if migrated is None else [*states, migrated]:
         was = old.get(condition.type)  # type: ignore[call-overload]
         since = was.last_transition_time if was is not None and was.status == condition.status else now
         values = {**condition._asdict(), "last_transition_time": since, "observed_generation": generation}
         found.append(Condition.model_validate(values))
+    return found
+
+
+def _migration(record: Record, s: Situation | None, before: KRaftClusterStatus) -> MigrationStatus | None:
+    """The migration from ZooKeeper. What is unknown now stays as it was."""
+    if not record.migration:
+        return None
+    found = MigrationStatus.model_validate({"phase": record.migration})
+    active = active_migration(s) if s is not None and record.migration != FINALIZED else None
+    if active is not None:
+        found.state, found.driver, found.lag = active.state, active.driver, active.lag
+        found.brokers_on_zookeeper, found.blockers = list(active.on_zookeeper), list(active.blockers)
+    elif before.migration is not None and record.migrates:
+        found = before.migration.model_copy(update={"phase": found.phase})
     return found
 
 

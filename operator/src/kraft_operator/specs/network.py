@@ -153,8 +153,9 @@ def network_policies(cluster: NamedCluster) -> list[dict[str, Any]]:
     operator = {"podSelector": {"matchLabels": {"app.kubernetes.io/name": MANAGER_APP}}, "namespaceSelector": {}}
     pipelines = {"matchLabels": {"app.kubernetes.io/name": PIPELINE_APP, PIPELINES_CLUSTER: cluster.name}}
     clients: dict[str, Any] = {"ports": [{"port": one.port} for one in cluster.spec.listeners]}
+    outside = cluster.spec.migration.network_peers if cluster.spec.migration is not None else []
     if policies.clients:
-        clients["from"] = policies.clients
+        clients["from"] = [*policies.clients, *outside]
     nodes: list[dict[str, Any]] = [{"from": [{"podSelector": mine}, {"podSelector": pipelines}, operator]}]
     if cluster.spec.metrics.enabled:
         nodes.append({"ports": [{"port": cluster.spec.metrics.port}]})  # the kubelet's probes and Prometheus
@@ -170,6 +171,9 @@ def network_policies(cluster: NamedCluster) -> list[dict[str, Any]]:
     found = [policy("nodes", mine, nodes)]
     if any("broker" in pool.roles for pool in cluster.spec.node_pools):
         found.append(policy("clients", {"matchLabels": _selector(cluster, "broker")}, [clients]))
+    if outside:
+        brokers = {"from": outside, "ports": [{"port": CONTROLLER_PORT}]}
+        found.append(policy("migration", {"matchLabels": _selector(cluster, "controller")}, [brokers]))
     jobs = {"app.kubernetes.io/instance": cluster.name, "app.kubernetes.io/name": "kraftcluster-format"}
     found.append(policy("format", {"matchLabels": jobs}, [], "Egress"))
     return found

@@ -11,6 +11,7 @@ from kraft_operator.api.cluster import VOTERS
 from kraft_operator.plan.model.levels import UNKNOWN, level_of
 from kraft_operator.plan.model.wanted import STARTS_WITH, Pool, ReplacementRequest, Wanted
 from kraft_operator.specs.cluster import NamedCluster, digest
+from kraft_operator.specs.migration import zookeeper_digest
 from kraft_operator.specs.properties import aspects, aspects_of_before, dynamic_values
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.windows import closed_text
@@ -74,6 +75,7 @@ def wanted_of(cluster: NamedCluster, annotations: Mapping[str, str], now: dateti
             [[pool.name, pool.replicas, {**pool.aspects, STARTS_WITH: sorted(dynamic)}] for pool in pools]
             + [sorted(rolls.items()), spec.quorum.mode]
             + [[one.name, one.node, one.by, sorted(one.accept)] for one in (*listed, *asked)]
+            + ([] if spec.migration is None else [[spec.migration.phase, zookeeper_digest(spec.migration)]])
         ),
         skip=frozenset(int(word) for word in annotations.get(SKIP, "").split(",") if word.strip().isdecimal()),
         rolls=rolls,
@@ -89,6 +91,10 @@ def wanted_of(cluster: NamedCluster, annotations: Mapping[str, str], now: dateti
         load_percent=spec.rebalance.threshold_percent,
         load_bytes=as_bytes(spec.rebalance.minimum_difference),
         balance=annotations.get(REBALANCE, ""),
+        migration="" if spec.migration is None else spec.migration.phase,
+        zookeeper="" if spec.migration is None else zookeeper_digest(spec.migration),
+        outside=frozenset(() if spec.migration is None else spec.migration.brokers),
+        outside_leave=spec.migration is not None and spec.migration.move_replicas,
     )
 
 

@@ -15,8 +15,8 @@ from kraft_operator.api.pipeline_driver import Driver
 from kraft_operator.api.pools import NodePool, VolumeSpec
 from kraft_operator.api.template import NODE_CONTAINER, PodTemplate, Probes
 from kraft_operator.plan.model.record import Node
-from kraft_operator.plan.model.situation import KEEPS
-from kraft_operator.specs import security, template
+from kraft_operator.plan.model.situation import KEEPS, MIGRATES
+from kraft_operator.specs import migration, security, template
 from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.properties import DATA, External, advertised, properties, text
 
@@ -42,7 +42,14 @@ def config_map(
     """
     pool, rack = keeping(pool, aspects), aspects.get("rack", "")
     values = properties(
-        cluster, pool, node.id, _roles(aspects), ids(aspects, "voters"), ids(aspects, "bootstrap"), rack
+        cluster,
+        pool,
+        node.id,
+        _roles(aspects),
+        ids(aspects, "voters"),
+        ids(aspects, "bootstrap"),
+        rack,
+        migrates=MIGRATES in aspects,
     )
     revision = digest(values)
     metadata = cluster.metadata(name or f"{cluster.node(node.id)}-{revision}", node_id=node.id, pool=pool.name)
@@ -84,7 +91,12 @@ def pod(
         "ports": _ports(cluster, roles),
         "resources": pool.resources.model_dump(),
         "securityContext": template.container_security(pool.pod.container_security_context),
-        "volumeMounts": [*mounts(pool), *security.mounts(cluster), *template.mounts(pool.pod.mounts)],
+        "volumeMounts": [
+            *mounts(pool),
+            *security.mounts(cluster),
+            *(migration.mounts(cluster) if MIGRATES in aspects else ()),
+            *template.mounts(pool.pod.mounts),
+        ],
         "terminationMessagePolicy": "FallbackToLogsOnError",  # the status shows why a node does not start
         **_probes(cluster, pool.pod.probes),
     }
@@ -98,6 +110,8 @@ def pod(
         "automountServiceAccountToken": pool.pod.automount_service_account_token,
     }
     spec["volumes"] += [*security.volumes(cluster, node.id), *map(template.volume, pool.pod.volumes)]
+    if MIGRATES in aspects:
+        spec["volumes"] += migration.volumes(cluster)
     if pool.pod.service_account_name is not None:
         spec["serviceAccountName"] = pool.pod.service_account_name
     if aspects.get("rack") and cluster.spec.rack is not None:

@@ -10,7 +10,7 @@ from kraft_operator.api.listeners import Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import without_later
 from kraft_operator.plan.model.wanted import STARTS_WITH
-from kraft_operator.specs import security
+from kraft_operator.specs import migration, security
 from kraft_operator.specs.cluster import NamedCluster, digest, listener_name
 from kraft_protocol.configs import kafka
 from kraft_protocol.configs.rows import rows
@@ -52,10 +52,13 @@ def properties(
     voters: Collection[int],
     bootstrap: Collection[int] = (),
     rack: str = "",
+    *,
+    migrates: bool = False,
 ) -> dict[str, str]:
     """A node's properties, without `advertised.listeners`, which need the addresses of its pod.
 
     `voters` is for a static quorum, `bootstrap` (controllers that know the leader) for a dynamic quorum.
+    `migrates`: the node is a controller of a migration from ZooKeeper.
     """
     spec = cluster.spec
     found = {**security.defaults(cluster), **spec.config, **pool.config}
@@ -78,9 +81,11 @@ def properties(
         found["controller.quorum.bootstrap.servers"] = ",".join(hosts.values())
     if rack and broker:
         found["broker.rack"] = rack
-    if broker:
+    if broker or migrates:  # a controller that migrates connects to brokers
         internal = next(one for one in cluster.listeners if one.type == "Internal")
         found["inter.broker.listener.name"] = listener_name(internal)
+    if migrates:
+        found |= migration.properties(cluster)
     found |= security.properties(cluster, security.FOLDER, roles)
     found["http.listener"] = f":{spec.metrics.port}"  # probes need it, even without other users
     return dict(sorted(found.items()))

@@ -45,6 +45,7 @@ def record_of(status: KRaftClusterStatus) -> Record:
         authorities=tuple((one.name, one.key) for one in status.authorities),
         # A status has the mode of every cluster; a record marks plaintext only after TLS.
         security=(status.security or "") if status.security == TLS or status.authorities else "",
+        migration="" if status.migration is None else status.migration.phase,
     )
 
 
@@ -96,6 +97,7 @@ def remembered(record: Record) -> dict[str, Any]:
         ),
         # So a cluster without TLS does not have this one either.
         **({"security": record.security} if record.security else {}),
+        **({"migration": {"phase": record.migration}} if record.migration else {}),
     }
 
 

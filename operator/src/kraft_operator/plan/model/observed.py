@@ -231,6 +231,32 @@ class Disks:
 
 
 @dataclass(frozen=True, slots=True)
+class ActiveMigration:
+    """What the active controller reports of the migration from ZooKeeper."""
+
+    state: str
+    driver: str
+    blockers: tuple[str, ...]
+    lag: int
+    """Metadata records that ZooKeeper lacks."""
+    on_zookeeper: tuple[int, ...]
+    """Registered brokers that use ZooKeeper."""
+    waiting: tuple[int, ...] = ()
+    """Brokers that have not received the metadata yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerMigration:
+    """What a controller reports of the migration from ZooKeeper."""
+
+    recorded: int
+    """The state in the metadata log: 0 none, 1 migrated, 2 not migrated yet, 3 finished."""
+    enabled: bool
+    """It runs with the keys of the migration."""
+    active: ActiveMigration | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Observed:
     """All observations of a pass."""
 
@@ -243,6 +269,8 @@ class Observed:
     """Milliseconds since a pod last became ready or disappeared. Older views of quorum or metadata do not show it."""
     disks: Mapping[int, Aged[Disks]] = field(default_factory=dict)
     """Log directories by broker, for brokers that have answered the request."""
+    migration: Aged[Mapping[int, ControllerMigration]] = Aged()
+    """Reports of the controllers that answer, by node id; only while a migration is not finalized."""
     tried: tuple[Step, ...] = ()
     """Steps of the previous pass. If the same step is planned again, it was refused or has no effect; it delays no
     other step."""

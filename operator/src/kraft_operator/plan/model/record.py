@@ -10,6 +10,12 @@ TLS: Final = "Tls"
 PLAINTEXT: Final = "Plaintext"
 """Security modes: whether the nodes connect to each other with TLS."""
 
+PREPARING: Final = "Preparing"
+MIGRATED: Final = "Migrated"
+FINALIZING: Final = "Finalizing"
+FINALIZED: Final = "Finalized"
+"""Phases of a migration from ZooKeeper, as in `status.migration`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -108,6 +114,18 @@ class Record:
     """Each certificate authority that nodes trust, by name, with the fingerprint of its key."""
     security: str = ""
     """`TLS`, or `PLAINTEXT` after TLS. Empty: the cluster began in plaintext, or has not begun (`specs.mode`)."""
+    migration: str = ""
+    """The phase of the migration from ZooKeeper; empty if the cluster never had ZooKeeper."""
+
+    @property
+    def migrates(self) -> bool:
+        """Whether controllers run with the keys of the migration."""
+        return self.migration in {PREPARING, MIGRATED}
+
+    @property
+    def unfinished_migration(self) -> bool:
+        """Whether a migration from ZooKeeper is under way."""
+        return self.migrates or self.migration == FINALIZING
 
     def node(self, node_id: int) -> Node | None:
         """Return the node of this id, or None if it does not exist."""

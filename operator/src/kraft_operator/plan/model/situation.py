@@ -10,6 +10,7 @@ from kraft_operator.plan.model.observed import (
     LEFT_OUT,
     PROVEN,
     Aged,
+    ControllerMigration,
     Disks,
     Kube,
     Metadata,
@@ -19,7 +20,7 @@ from kraft_operator.plan.model.observed import (
     Replica,
     T,
 )
-from kraft_operator.plan.model.record import Node, Record
+from kraft_operator.plan.model.record import PREPARING, Node, Record
 from kraft_operator.plan.model.steps import Plan
 from kraft_operator.plan.model.wanted import STARTS_WITH, Wanted, keys_of
 
@@ -38,6 +39,8 @@ RESIZED: Final = "resize"
 """The aspect of a pod with a grown volume: its file system grows with the next mount."""
 KEEPS: Final = "keeps"
 """The aspect of mounted volumes that were removed from the pool but are not empty yet, separated by commas."""
+MIGRATES: Final = "migrates"
+"""The aspect of a controller with the keys of the migration: a digest of how it reaches ZooKeeper."""
 EMPTIED: Final = "emptied"
 """The reason to restart a pod that mounts an empty volume which was removed from its pool."""
 ADDRESSES: Final = "addresses"
@@ -58,6 +61,8 @@ class Situation:
     """Replicas that are about to move."""
     disks: Mapping[int, Disks] = field(default_factory=dict)
     """Log directories by broker, for brokers with a recent answer."""
+    migration: Mapping[int, ControllerMigration] = field(default_factory=dict)
+    """Reports of the migration by controller, for controllers with a recent answer."""
 
     # Roles and states of nodes
 
@@ -119,7 +124,11 @@ class Situation:
 
     def runs(self, node: Node) -> bool:
         """Whether a node should have a pod."""
-        return not (node.stopped or self.held(node) or not self.roles(node))
+        return not (node.stopped or self.held(node) or not self.roles(node) or self.too_early(node))
+
+    def too_early(self, node: Node) -> bool:
+        """Whether a broker must wait for the metadata: it cannot register while the metadata is in ZooKeeper."""
+        return node.broker and self.record.migration == PREPARING and node.id not in self.kube.pods
 
     def unsettled(self) -> list[str]:
         """Nodes that change or fail, as messages: each names the node and the condition that it waits for."""
@@ -154,9 +163,13 @@ class Situation:
         return f"{node.kind} stops{lost}"
 
     def serving(self) -> frozenset[int]:
-        """Brokers that are up, registered and not fenced."""
+        """Brokers that are up, registered and not fenced. Brokers outside have no pod: their registration counts."""
         brokers = {} if self.metadata is None else self.metadata.brokers
-        return frozenset(i for i, broker in brokers.items() if not broker.fenced and self.up(i))
+        return frozenset(i for i, one in brokers.items() if not one.fenced and (self.up(i) or self.outside(i)))
+
+    def outside(self, node_id: int) -> bool:
+        """Whether it is a broker of the migration that the operator does not manage."""
+        return node_id in self.wanted.outside and self.record.node(node_id) is None
 
     def serves(self, node_id: int) -> bool:
         """Whether a node is a registered broker that is not fenced."""
@@ -190,6 +203,8 @@ class Situation:
             aspects["rack"] = rack
         if node.broker and node.id in self.kube.addresses:
             aspects[ADDRESSES] = self.kube.addresses[node.id]
+        if self.record.migrates and self.votes(node):
+            aspects[MIGRATES] = self.wanted.zookeeper
         if node.id in self.wanted.rolls:
             aspects[ROLLED] = self.wanted.rolls[node.id]
         kept = self.kept(node)
@@ -287,6 +302,8 @@ class Situation:
         }
         if self.dropped(node):
             lacks.add(EMPTIED)
+        if MIGRATES in pod.aspects and MIGRATES not in target:
+            lacks.add(MIGRATES)  # the migration is finalized
         if pod.volumes and self.kept(node) - pod.volumes:
             lacks.add(KEEPS)  # the broker must mount the volume to report its content
         return sorted(lacks | ({EVICTED, RESIZED} & pod.aspects.keys()))
@@ -329,7 +346,8 @@ def situation(record: Record, wanted: Wanted, observed: Observed) -> Situation |
     metadata = fresh(observed.metadata, newer_than_ms=newer_than_ms)
     disks = {node: fresh(view, newer_than_ms=newer_than_ms) for node, view in observed.disks.items()}
     known = {node: view for node, view in disks.items() if view is not None}
-    found = Situation(record, wanted, kube, quorum, metadata, disks=known)
+    migration = fresh(observed.migration, newer_than_ms=newer_than_ms) or {}
+    found = Situation(record, wanted, kube, quorum, metadata, disks=known, migration=migration)
     for who, view in (("the active controller", quorum), ("a broker", metadata)):
         if view is not None and record.cluster_id is not None and view.cluster_id not in {"", record.cluster_id}:
             text = f"{who} of this cluster's pods belongs to cluster {view.cluster_id}, not to {record.cluster_id}:"

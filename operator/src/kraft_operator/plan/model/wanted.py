@@ -10,6 +10,9 @@ STARTS_WITH: Final = "dynamic"
 """The aspect of values that a running node takes over without a restart: `KEY=DIGEST`, separated by commas. A running
 node needs a restart only if a key is no longer wanted, because its file still has a value for it."""
 
+MIGRATE: Final = "Migrate"
+"""The wanted phase of a migration from ZooKeeper until its end is requested."""
+
 
 def keys_of(starts_with: str) -> frozenset[str]:
     """The keys in a value of the aspect `STARTS_WITH`."""
@@ -96,6 +99,14 @@ class Wanted:
     """How many percent above the mean a broker may be."""
     load_bytes: int = 0
     """The number of bytes above the mean that a broker may always have, with any percentage."""
+    migration: str = ""
+    """The wanted phase of the migration from ZooKeeper, `Migrate` or `Finalized`; empty without a migration."""
+    zookeeper: str = ""
+    """A digest of how controllers reach ZooKeeper."""
+    outside: frozenset[int] = frozenset()
+    """Brokers of the migration that the operator does not manage."""
+    outside_leave: bool = False
+    """Move all replicas from brokers outside to the brokers of pools."""
     balance: str = ""
     """A request to balance; a new word is a new request."""
 

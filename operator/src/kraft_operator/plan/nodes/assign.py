@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kraft_operator.plan.model.observed import Kube
-from kraft_operator.plan.model.record import Node, Record, ReplacementRecord
+from kraft_operator.plan.model.record import FINALIZED, PREPARING, Node, Record, ReplacementRecord
 from kraft_operator.plan.model.steps import Blocked
-from kraft_operator.plan.model.wanted import Pool, Wanted
+from kraft_operator.plan.model.wanted import MIGRATE, Pool, Wanted
 
 
 def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record | Blocked:
@@ -30,6 +30,10 @@ def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Recor
     new_cluster = not decided and not any(node.formatted for node in record.nodes)
     if new_cluster and record.dynamic == wanted.static_quorum:
         record = replace(record, dynamic=not wanted.static_quorum)
+    migrating = _migrating(record, wanted, new_cluster=new_cluster)
+    if isinstance(migrating, Blocked):
+        return migrating
+    record = migrating
     for pool in wanted.pools:
         record = _filled(record, pool)
     controllers = sum(pool.replicas for pool in wanted.pools if pool.controller)
@@ -78,6 +82,25 @@ def _begun(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record 
         record = record.having(
             *(Node(i, pool.name, pool.controller, pool.broker, disk=kept[i][0], formatted=True) for i in mine)
         )
+    return record
+
+
+def _migrating(record: Record, wanted: Wanted, *, new_cluster: bool) -> Record | Blocked:
+    """Return the record with the begin of a migration from ZooKeeper, or the reason against it.
+
+    Only controllers with an empty log can migrate a cluster.
+    """
+    if new_cluster and wanted.migration == FINALIZED:
+        text = "spec.migration.phase is Finalized, and this cluster has not migrated anything: set it to Migrate, or"
+        return Blocked("MigrationNotStarted", f"{text} remove spec.migration for a cluster without ZooKeeper")
+    if new_cluster:
+        return replace(record, migration=PREPARING if wanted.migration else "")
+    if record.migrates and not wanted.migration:
+        text = f"spec.migration was removed in the phase {record.migration}: add it again. It may go once"
+        return Blocked("MigrationUnfinished", f"{text} status.migration.phase is {FINALIZED}")
+    if wanted.migration == MIGRATE and not record.migration:
+        text = "the nodes of this cluster have metadata of their own, so they cannot migrate a cluster with ZooKeeper:"
+        return Blocked("MigrationRefused", f"{text} remove spec.migration, and make another KRaftCluster with it")
     return record
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraft_operator.plan.model.levels import NAMES, UNKNOWN, name_of
+from kraft_operator.plan.model.record import FINALIZED
 from kraft_operator.plan.model.situation import Situation
 from kraft_operator.plan.model.steps import SetFeature
 
@@ -37,6 +38,8 @@ def finalize(s: Situation) -> None:
     elif supported is not None and level > supported:
         text = f"the image supports metadata.version up to {name_of(supported)}, not {name_of(level)}: roll out a newer"
         s.plan.block("MetadataVersionUnsupported", text + " image first")
+    elif s.record.migration not in {"", FINALIZED}:
+        s.plan.waits.append(f"metadata.version {name_of(level)} waits until the migration from ZooKeeper is finalized")
     elif s.record.open_replacement() is not None or any(node.leaving for node in s.record.nodes):
         s.plan.waits.append(f"metadata.version {name_of(level)} waits for nodes that are replaced or leave")
     elif waits := _not_everybody(s):

@@ -12,6 +12,7 @@ from typing import Final
 
 from kraft_operator.plan.gates import partitions_known
 from kraft_operator.plan.model.observed import Metadata
+from kraft_operator.plan.model.record import PREPARING
 from kraft_operator.plan.model.situation import Situation
 from kraft_operator.plan.model.steps import Reassign, Remember, Throttle
 from kraft_operator.plan.model.values import same
@@ -33,7 +34,7 @@ def throttles(s: Situation) -> Mapping[str, str]:
 
 def move(s: Situation) -> None:
     """Plan the next moves. The throttle is set before them and removed after them."""
-    leaving = {node.id for node in departing(s)}
+    leaving = _leaving(s)
     unknown = partitions_known(s)
     if unknown is not None and leaving:
         s.plan.block(unknown.reason, f"{unknown.message}: brokers {sorted(leaving)} stay")
@@ -52,6 +53,15 @@ def move(s: Situation) -> None:
         s.plan.steps.append(Reassign(s.moves))
     if s.metadata.throttled and not moving and not s.moves:
         s.plan.steps.append(Throttle(tuple(sorted(s.metadata.throttled)), on=False))
+
+
+def _leaving(s: Situation) -> set[int]:
+    """Brokers that must lose all replicas: nodes that leave, and brokers outside if the migration wants it."""
+    found = {node.id for node in departing(s)}
+    if s.wanted.outside_leave and s.metadata is not None and s.record.migration not in {"", PREPARING}:
+        hosts = {broker for partition in s.metadata.partitions for broker in partition.replicas}
+        found |= {i for i in hosts | s.metadata.brokers.keys() if s.outside(i)}
+    return found
 
 
 def _next(

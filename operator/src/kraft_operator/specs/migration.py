@@ -1,0 +1,55 @@
+"""What `spec.migration` means for a controller: its keys, and the files for TLS to ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kraft_operator.api.migration import Migration
+from kraft_operator.specs.cluster import NamedCluster, digest
+
+FOLDER: Final = "/etc/kraft-zookeeper"
+VOLUME: Final = "zookeeper-tls"
+TRUST: Final = "ca.crt"
+CERTIFICATE: Final = "tls-combined.pem"
+READABLE: Final = 0o444
+"""The mode of the files: only the pod's own processes see them."""
+
+
+def zookeeper_digest(migration: Migration) -> str:
+    """A digest of everything that controllers must restart for."""
+    return digest(migration.zookeeper.model_dump(exclude_defaults=True))
+
+
+def properties(cluster: NamedCluster) -> dict[str, str]:
+    """The keys of a controller that migrates; empty once the specification has no migration."""
+    if cluster.spec.migration is None:
+        return {}
+    zookeeper = cluster.spec.migration.zookeeper
+    found = {"zookeeper.metadata.migration.enable": "true", "zookeeper.connect": zookeeper.connect}
+    if zookeeper.tls is None:
+        return found
+    found |= {
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.truststore.type": "PEM",
+        "zookeeper.ssl.truststore.location": f"{FOLDER}/{TRUST}",
+    }
+    if zookeeper.tls.client_certificate:
+        found |= {
+            "zookeeper.ssl.keystore.type": "PEM",
+            "zookeeper.ssl.keystore.location": f"{FOLDER}/{CERTIFICATE}",
+        }
+    return found
+
+
+def volumes(cluster: NamedCluster) -> list[dict[str, Any]]:
+    """The volume with the files for ZooKeeper; none without TLS."""
+    migration = cluster.spec.migration
+    if migration is None or migration.zookeeper.tls is None:
+        return []
+    secret = {"secretName": migration.zookeeper.tls.secret_name, "defaultMode": READABLE}
+    return [{"name": VOLUME, "secret": secret}]
+
+
+def mounts(cluster: NamedCluster) -> list[dict[str, Any]]:
+    """The mount of this volume."""
+    return [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}] if volumes(cluster) else []
