@@ -133,6 +133,17 @@ def local(tmp_path: Path, old: OldCluster) -> Iterator[Local]:
         print(cluster.log())
 
 
+def _makes_topic(old: OldCluster, broker: int) -> bool:
+    """Whether the broker has made the topic; only the controller can, in a cluster without KRaft."""
+    try:
+        with Admin(f"127.0.0.1:{old.nodes[broker].port}") as admin:
+            admin.topic(TOPIC, PARTITIONS, 2)
+    except AssertionError as error:
+        assert "error_code=41" in str(error), error
+        return False
+    return True
+
+
 def _prepare(old: OldCluster, broker: int, controller: str) -> None:
     """Restart a broker of Apache Kafka with the keys of the migration."""
     former = old.nodes[broker]
@@ -165,8 +176,7 @@ def _in_sync(address: str, topic: str, count: int) -> bool:
 
 
 def test_a_cluster_with_zookeeper_moves_into_a_kraftcluster_under_a_producer(old: OldCluster, local: Local) -> None:
-    with Admin(old.bootstrap) as admin:
-        admin.topic(TOPIC, PARTITIONS, 2)
+    wait_for("the topic", lambda: any(_makes_topic(old, broker) for broker in OLD))
     writer = Writer(old.bootstrap)
     writer.goes_on()
     _group(old.bootstrap).commit(offsets=[TopicPartition(TOPIC, 0, 7)], asynchronous=False)

@@ -35,7 +35,7 @@ def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Recor
         return migrating
     record = migrating
     for pool in wanted.pools:
-        record = _filled(record, pool)
+        record = _filled(record, pool, wanted.outside)
     controllers = sum(pool.replicas for pool in wanted.pools if pool.controller)
     if new_cluster and wanted.first_voters and controllers not in wanted.first_voters:
         text = f"a new cluster has 1, 3 or 5 controllers, not {controllers}: change the replicas of the pools with the"
@@ -104,7 +104,7 @@ def _migrating(record: Record, wanted: Wanted, *, new_cluster: bool) -> Record |
     return record
 
 
-def _filled(record: Record, pool: Pool) -> Record:
+def _filled(record: Record, pool: Pool, outside: frozenset[int]) -> Record:
     """Add missing nodes of a pool, let the surplus nodes with the highest ids leave, and give roles."""
     mine = [node for node in record.nodes if node.pool == pool.name]
     # A role is given at once. `voters` and `leave` take it away once nothing depends on it.
@@ -119,13 +119,13 @@ def _filled(record: Record, pool: Pool) -> Record:
     surplus = sorted(active, key=lambda node: node.id)[pool.replicas :]
     record = record.having(*(replace(record.node(node.id) or node, leaving=True) for node in surplus))
     for _ in range(pool.replicas - len(active)):
-        record = record.having(Node(next_id(record, pool.first_id), pool.name, pool.controller, pool.broker))
+        record = record.having(Node(next_id(record, pool.first_id, outside), pool.name, pool.controller, pool.broker))
     return record
 
 
-def next_id(record: Record, first: int) -> int:
-    """The lowest id from `first` on that no present or former node has."""
-    taken = {node.id for node in record.nodes} | set(record.retired)
+def next_id(record: Record, first: int, outside: frozenset[int]) -> int:
+    """The lowest id from `first` on that no present or former node and no broker `outside` has."""
+    taken = {node.id for node in record.nodes} | set(record.retired) | outside
     while first in taken:
         first += 1
     return first

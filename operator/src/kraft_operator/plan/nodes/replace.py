@@ -122,9 +122,8 @@ def _begin(s: Situation, request: asked.ReplacementRequest) -> bool:
         record = s.record.replacing(item)
     else:
         pool = s.wanted.pool(node.pool)
-        new = Node(
-            next_id(s.record, pool.first_id if pool is not None else node.id), node.pool, node.controller, node.broker
-        )
+        first = pool.first_id if pool is not None else node.id
+        new = Node(next_id(s.record, first, s.wanted.outside), node.pool, node.controller, node.broker)
         item = ReplacementRecord(request.name, node.id, request.by, new_id=new.id, accept=request.accept)
         record = s.record.having(new, dataclasses.replace(node, leaving=True)).replacing(item)
     s.plan.steps.append(Remember(record, f"replacement {request.name} of node {node.id} begins"))
