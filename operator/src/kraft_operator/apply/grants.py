@@ -1,4 +1,4 @@
-"""Checks that a pool's pod template only uses service accounts, Secrets and claims that an administrator has allowed.
+"""Checks that pods of nodes only use service accounts, Secrets and claims that an administrator has allowed.
 
 The author of a KRaftCluster may lack the right to read Secrets, but a container could pass on any Secret that it gets.
 The operator reads no Secret and edits no grant. An administrator allows:
@@ -45,11 +45,18 @@ async def check_templates(api: Api, cluster: NamedCluster) -> None:
     Raises NotGrantedError, and ApiError if the API server does not answer.
     """
     for pool in cluster.spec.node_pools:
-        await _check_pool(api, cluster.namespace, pool)
+        await _check_pool(api, cluster.namespace, pool, [*secrets(pool), *_of_migration(cluster, pool)])
 
 
-async def _check_pool(api: Api, namespace: str, pool: NodePool) -> None:
-    asked, name = list(secrets(pool)), pool.pod.service_account_name
+def _of_migration(cluster: NamedCluster, pool: NodePool) -> Iterable[tuple[str, str]]:
+    """Yield the Secret for TLS to ZooKeeper, which controllers get."""
+    migration = cluster.spec.migration
+    if migration is not None and migration.zookeeper.tls is not None and "controller" in pool.roles:
+        yield "spec.migration.zookeeper.tls", migration.zookeeper.tls.secret_name
+
+
+async def _check_pool(api: Api, namespace: str, pool: NodePool, asked: list[tuple[str, str]]) -> None:
+    name = pool.pod.service_account_name
     where = f"nodePools {pool.name}"
     if name is not None or asked:
         account = await api.get("ServiceAccount", namespace, name or ACCOUNT)

@@ -8,7 +8,7 @@ from kraft_operator.api.migration import Migration
 from kraft_operator.specs.cluster import NamedCluster, digest
 
 FOLDER: Final = "/etc/kraft-zookeeper"
-VOLUME: Final = "zookeeper-tls"
+VOLUME: Final = "kraft-zookeeper-tls"
 TRUST: Final = "ca.crt"
 CERTIFICATE: Final = "tls-combined.pem"
 READABLE: Final = 0o444

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.cluster import VOTERS
+from kraft_operator.api.cluster import VOTERS, KRaftClusterSpec
+from kraft_operator.api.migration import Migration
 from kraft_operator.plan.model.levels import UNKNOWN, level_of
 from kraft_operator.plan.model.wanted import STARTS_WITH, Pool, ReplacementRequest, Wanted
 from kraft_operator.specs.cluster import NamedCluster, digest
@@ -71,12 +72,7 @@ def wanted_of(cluster: NamedCluster, annotations: Mapping[str, str], now: dateti
         hibernated=spec.hibernated,
         supervised=spec.update_strategy.supervised,
         approved=annotations.get(APPROVE, ""),
-        revision=digest(
-            [[pool.name, pool.replicas, {**pool.aspects, STARTS_WITH: sorted(dynamic)}] for pool in pools]
-            + [sorted(rolls.items()), spec.quorum.mode]
-            + [[one.name, one.node, one.by, sorted(one.accept)] for one in (*listed, *asked)]
-            + ([] if spec.migration is None else [[spec.migration.phase, zookeeper_digest(spec.migration)]])
-        ),
+        revision=_revision(spec, pools, dynamic, rolls, (*listed, *asked)),
         skip=frozenset(int(word) for word in annotations.get(SKIP, "").split(",") if word.strip().isdecimal()),
         rolls=rolls,
         given_up=frozenset(spec.quorum.give_up),
@@ -91,10 +87,36 @@ def wanted_of(cluster: NamedCluster, annotations: Mapping[str, str], now: dateti
         load_percent=spec.rebalance.threshold_percent,
         load_bytes=as_bytes(spec.rebalance.minimum_difference),
         balance=annotations.get(REBALANCE, ""),
-        migration="" if spec.migration is None else spec.migration.phase,
-        zookeeper="" if spec.migration is None else zookeeper_digest(spec.migration),
-        outside=frozenset(() if spec.migration is None else spec.migration.brokers),
-        outside_leave=spec.migration is not None and spec.migration.move_replicas,
+        **_migration(spec.migration),
+    )
+
+
+def _migration(migration: Migration | None) -> dict[str, Any]:
+    """The fields of `Wanted` about a migration from ZooKeeper."""
+    if migration is None:
+        return {}
+    return {
+        "migration": migration.phase,
+        "zookeeper": zookeeper_digest(migration),
+        "outside": frozenset(migration.brokers),
+        "outside_leave": migration.move_replicas,
+    }
+
+
+def _revision(
+    spec: KRaftClusterSpec,
+    pools: Iterable[Pool],
+    dynamic: Mapping[str, str],
+    rolls: Mapping[int, str],
+    replacements: Iterable[ReplacementRequest],
+) -> str:
+    """A digest of everything that nodes restart for, which a supervised cluster needs an approval of."""
+    migration = [] if spec.migration is None else [[spec.migration.phase, zookeeper_digest(spec.migration)]]
+    return digest(
+        [[pool.name, pool.replicas, {**pool.aspects, STARTS_WITH: sorted(dynamic)}] for pool in pools]
+        + [sorted(rolls.items()), spec.quorum.mode]
+        + [[one.name, one.node, one.by, sorted(one.accept)] for one in replacements]
+        + migration
     )
 
 

@@ -258,6 +258,20 @@ def _account(name: str, *secrets: str, allowed: bool = True) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels}, "secrets": [{"name": one} for one in secrets]}
 
 
+def test_the_secret_for_zookeeper_must_be_granted_to_controllers() -> None:
+    zookeeper = {"connect": "zk:2182", "tls": {"secretName": "zk-tls"}}
+    cluster = sample(migration={"zookeeper": zookeeper, "brokers": [5001]})
+
+    async def main() -> None:
+        api = FakeApi()
+        with pytest.raises(NotGrantedError, match="names the Secret zk-tls"):
+            await check_templates(api, cluster)
+        api.objects["ServiceAccount", "demo", "kraft-node"] = _account("kraft-node", "zk-tls", allowed=False)
+        await check_templates(api, cluster)
+
+    asyncio.run(main())
+
+
 def test_secrets_accounts_and_claims_must_be_granted() -> None:
     async def main() -> None:
         api = FakeApi()
