@@ -125,6 +125,10 @@ def _print(report: dict[str, Any]) -> None:
             row = (name, one["broker"], one["base_offset"], file, one["position"])
             table.add_row(*map(str, row), f"[red]{one['kind']}[/]", one["detail"], bits)
         console.print(table)
+    for one in report.get("behind", ()):
+        name = f"{one['topic']}-{one['partition']}"
+        text = f"{name} on broker {one['broker']} lacks records from offset {one['behind']} on: it is not in the ISR"
+        console.print(text, highlight=False)
     if len(report.get("history", ())) > 1:
         table = Table("scrub", "partitions", "batches", "MB", "seconds", "damaged places", box=None)
         for one in report["history"]:

@@ -27,6 +27,8 @@ STRETCH: Final = 1 << 20
 """Offsets that are compared at once: some 60 MB of digests if every record is a batch."""
 DIGEST_BYTES: Final = 8 * len(FIELDS)
 """Bytes of one batch's digest."""
+NOT_BEHIND: Final = -1
+"""Instead of the first offset that a replica outside of the ISR lacks."""
 LOCATED_MAX: Final = 20
 """The most damaged batches of a segment for which the flipped bit is searched without a healthy replica."""
 
@@ -62,6 +64,7 @@ DIGEST_SCHEMA: Final = pa.schema(
         pa.field("digests", pa.binary()),
         pa.field("bytes", pa.int64()),
         pa.field("gone", pa.int64()),
+        pa.field("behind", pa.int64()),
         pa.field("found", _FOUND),
         pa.field("replicas", _REPLICAS),
     ]
@@ -158,9 +161,12 @@ def finding(row: dict[str, Any], damage: Damage, bits: list[tuple[int, int]]) ->
     return Finding(*place, damage.position, damage.base, damage.last, damage.kind, damage.detail, bits)
 
 
-def pieces(row: dict[str, Any], digests: Any, found: list[Finding], size: int, gone: int) -> Iterator[pa.RecordBatch]:
+def pieces(
+    row: dict[str, Any], digests: Any, found: list[Finding], size: int, gone: int, behind: int = NOT_BEHIND
+) -> Iterator[pa.RecordBatch]:
     """Yield rows in DIGEST_SCHEMA, one per stretch with its findings; at least one row, so that bytes are counted.
 
+    `behind`: the first offset that the replica lacks because it is outside of the ISR.
     `gone`: the replica lacks the offsets from the row's base up to this one, because retention has deleted them.
     """
     by_stretch: dict[int, list[Finding]] = {}
@@ -177,6 +183,7 @@ def pieces(row: dict[str, Any], digests: Any, found: list[Finding], size: int, g
             "digests": rows.tobytes(),
             "bytes": size,
             "gone": gone,
+            "behind": behind,
             "found": table(by_stretch.get(stretch, [])).to_pylist(),
         }
         size = 0

@@ -76,6 +76,8 @@ def run(spark: SparkSession, spec: ScrubSpec) -> dict[str, Any]:
         read = frame.agg(F.sum("bytes"), F.sum(F.length("digests"))).first()
         found = job.findings(frame).orderBy("topic", "partition", "base_offset", "broker").limit(FINDINGS_MAX + 1)
         rows = found.collect()
+        late = frame.filter(F.col("behind") != job.NOT_BEHIND).select("topic", "partition", "broker", "behind")
+        behind = late.distinct().orderBy("topic", "partition", "broker").collect()
     finally:
         frame.unpersist()
     is_cut_short = len(rows) > FINDINGS_MAX
@@ -93,6 +95,7 @@ def run(spark: SparkSession, spec: ScrubSpec) -> dict[str, Any]:
             "cut_short": is_cut_short,
         },
         "kinds": dict(Counter(row["kind"] for row in rows)),
+        "behind": [row.asDict() for row in behind],
         "findings": [{**row.asDict(recursive=True), "meaning": kinds.KINDS[row["kind"]]} for row in rows],
     }
 

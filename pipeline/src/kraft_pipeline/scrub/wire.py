@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import POSITION
-from kraft_pipeline.scrub.job import DIGESTS, REPLICAS_DDL, finding, findings_of, pieces
+from kraft_pipeline.scrub.job import DIGESTS, NOT_BEHIND, REPLICAS_DDL, finding, findings_of, pieces
 from kraft_pipeline.scrub.scanner import FIELDS, BufferSource, Damage, Scanner
 from kraft_protocol.client import requests as m
 from kraft_protocol.client.cluster import Cluster, Settings
@@ -110,8 +110,8 @@ def digests(replicas: DataFrame, settings: Settings) -> DataFrame:
     return replicas.mapInArrow(scan_all, DIGESTS)
 
 
-def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kinds.Finding], int, int]:
-    """As `job._scan_segment`, for all offsets of a replica."""
+def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kinds.Finding], int, int, int]:
+    """As `job._scan_segment`, for all offsets of a replica, and the first offset that it lacks outside of the ISR."""
     scanner = Scanner(expected=row["base"], compacted=row["compacted"], high_watermark=0)
     at = total = gone = 0
     try:
@@ -131,19 +131,19 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
             after = max(scanner.expected, scanner.last + 1)
             if after <= at:
                 if not _is_in_sync(cluster, row):
-                    gone = row["high"]
-                    break
+                    return *_done(scanner, row, total, None), row["high"], at
                 cut = f"no complete batch arrives at offset {at}, high watermark {answer.high_watermark}"
-                return *_done(scanner, row, total, Damage(kinds.CUT, -1, at, row["high"] - 1, cut)), gone
+                return *_done(scanner, row, total, Damage(kinds.CUT, -1, at, row["high"] - 1, cut)), gone, NOT_BEHIND
             at = after
     except _DeletedError:
         gone = row["high"]
     except (ClientError, OSError) as e:
         # A broker that is down, or whose replica is damaged, says nothing about the records: only a missing one may be.
         if isinstance(e, _AbsentError) and not _is_in_sync(cluster, row):
-            return *_done(scanner, row, total, None), row["high"]
-        return *_done(scanner, row, total, Damage(kinds.UNREADABLE, -1, at, row["high"] - 1, str(e))), gone
-    return *_done(scanner, row, total, None), gone
+            return *_done(scanner, row, total, None), row["high"], at
+        unreadable = Damage(kinds.UNREADABLE, -1, at, row["high"] - 1, str(e))
+        return *_done(scanner, row, total, unreadable), gone, NOT_BEHIND
+    return *_done(scanner, row, total, None), gone, NOT_BEHIND
 
 
 def _is_in_sync(cluster: Cluster, row: dict[str, Any]) -> bool:

@@ -44,6 +44,13 @@ def test_a_report_names_the_place_and_sets_an_exit_code(tmp_path: Path, capsys: 
     assert json.loads(capsys.readouterr().out)["findings"] == [FINDING]
 
 
+def test_a_report_lists_replicas_outside_of_the_isr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, row = tmp_path / "report", {"topic": "orders", "partition": 3, "broker": 2, "behind": 17}
+    path.write_text(json.dumps({"totals": TOTALS, "findings": [], "behind": [row]}))
+    assert main(["scrub", "report", str(path)]) == 0
+    assert "orders-3 on broker 2 lacks records from offset 17 on: it is not in the ISR" in capsys.readouterr().out
+
+
 def test_a_kept_report_contains_earlier_reports(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,6 +191,10 @@ class Answers:
 
 
 def wire_findings(cluster: Answers) -> list[tuple[int, str, int]]:
+    return findings(wire_parts(cluster))
+
+
+def wire_parts(cluster: Answers) -> list[pa.RecordBatch]:
     others = [{"broker": broker, "directory": f"b{broker}", "start": 0, "high": END} for broker in (1, 2)]
     row = {"topic": "orders", "partition": 0, "segment": "", "base": 0, "high": END, "compacted": False}
     row |= {"replicas": others, "topic_id": b"i" * 16}
@@ -198,7 +202,7 @@ def wire_findings(cluster: Answers) -> list[tuple[int, str, int]]:
     for broker in (1, 2):
         one = {**row, "broker": broker, "directory": f"b{broker}"}
         parts += job.pieces(one, *wire._scan_replica(cast("Cluster", cluster), one))
-    return findings(parts)
+    return parts
 
 
 def test_a_follower_that_retention_trims_before_its_leader_is_not_damaged() -> None:
@@ -216,11 +220,21 @@ def test_a_topic_that_all_brokers_lack_is_not_damaged(starts: dict[int, int]) ->
 def test_a_follower_outside_of_the_isr_may_lack_records(in_sync: tuple[int, ...], kinds: set[str]) -> None:
     cluster = Answers({1: 0, 2: 0}, {b"i" * 16}, in_sync)
     cluster.ends = {2: 4}
-    assert {kind for _, kind, _ in wire_findings(cluster)} == kinds
+    parts = wire_parts(cluster)
+    assert {kind for _, kind, _ in findings(parts)} == kinds
+    assert behind(parts) == ({(2, 4)} if in_sync == (1,) else set()), "a scrub did not tell of it"
+
+
+def behind(parts: list[pa.RecordBatch]) -> set[tuple[int, int]]:
+    """The replicas that a report lists as behind, and their first missing offsets."""
+    rows = [row for part in parts for row in part.to_pylist()]
+    return {(row["broker"], row["behind"]) for row in rows if row["behind"] != job.NOT_BEHIND}
 
 
 def test_a_replica_that_is_new_or_moves_away_is_not_unreadable() -> None:
-    assert wire_findings(Answers({1: 0}, {b"i" * 16}, (1,))) == []
+    parts = wire_parts(Answers({1: 0}, {b"i" * 16}, (1,)))
+    assert findings(parts) == []
+    assert behind(parts) == {(2, 0)}
 
 
 @pytest.mark.parametrize(
