@@ -316,6 +316,7 @@ class Runner:
 
         def commit() -> None:
             with self._caretaker.gate:
+                judged(self._table.state().lost, self._losses, strict=self.spec.fail_on_data_loss)
                 kept[:] = self._commit(number, plan.end, files, found)
 
         committing = time.monotonic()

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from kraft_pipeline.sources import planning
 from kraft_pipeline.sources.positions import Offsets
 from kraft_pipeline.tables.engines.plans import Backfill, Live, Plan, Planner, Sizes
-from kraft_pipeline.tables.losses import Losses
+from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import open_storage
@@ -66,7 +66,7 @@ class Asking:
         spec, options = feed.spec, options_of(feed.spec)
         self._table = open_table(spec, backfill=feed.backfill)
         self._dead = open_table(spec, dead_letters=True, backfill=feed.backfill)
-        losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
+        self._losses = losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
         self._planner: Planner = (
             Backfill(spec, sizes, lambda: open_table(spec).state(), losses, feed.since_ms)
             if feed.backfill
@@ -79,7 +79,9 @@ class Asking:
 
         Raises ClientError, DataLossError, OSError, SpecError.
         """
-        plan = self._planner.plan(cluster, self._table.state(), self._dead.state())
+        state = self._table.state()
+        judged(state.lost, self._losses, strict=self._feed.spec.fail_on_data_loss)
+        plan = self._planner.plan(cluster, state, self._dead.state())
         behind(0 if plan is None else plan.records + plan.lag, self._planner.lags)
         if plan is None:
             self._waiting_since = 0.0

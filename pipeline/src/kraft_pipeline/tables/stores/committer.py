@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.sources.positions import Loss, Position
 from kraft_pipeline.tables.bykey.ordering import Order
 from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.specs.partitions import By
@@ -87,6 +87,8 @@ class State:
     position: Position | None = None
     epoch: int = 0
     """Epoch of the process that may commit; 0 before the first claim."""
+    lost: tuple[Loss, ...] = ()
+    """Records of committed batches that another program has taken out of the table since the last batch."""
 
     def check(self, table: str, epoch: int) -> None:
         """Raises FencedError unless `epoch` may commit. `table` names the table in the message."""

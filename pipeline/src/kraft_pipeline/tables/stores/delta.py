@@ -16,33 +16,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import Schema
-from deltalake.transaction import AddAction, RemoveAction
 
-from kraft_pipeline.sources.positions import Position
+from kraft_pipeline.sources.positions import Loss, Position
 from kraft_pipeline.tables.bykey.merging import Left, Merge, accepted
 from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.schemas import widened
 from kraft_pipeline.tables.specs.partitions import By, with_columns
 from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import DELETED, Added, Changes, Each, State
+from kraft_pipeline.tables.stores.committer import Added, Changes, Each, State
+from kraft_pipeline.tables.stores.deltaactions import add, live_files, merge, remove
 from kraft_pipeline.tables.stores.deltapositions import StoredPositions, check_expiry
-from kraft_pipeline.tables.stores.deltastats import statistics
+from kraft_pipeline.tables.stores.deltarestores import APP, BATCH, POSITION, RESTORE, taken_back
 from kraft_pipeline.tables.stores.intents import Work
 from kraft_pipeline.tables.stores.storage import open_storage, store_options
 
 DELETION_VECTORS: Final = "deletionVectors"
 """Table feature: rows of a data file may be deleted by a separate file. delta-rs does not report which files."""
 CHANGE_FEED: Final = "delta.enableChangeDataFeed"
-BATCH: Final = "kraft.batch"
-POSITION: Final = "kraft.position"
-APP: Final = "kraft.app"
 RECENT: Final = 20
 """Newest commits to read before the whole history. Each is a file, and our last commit is nearly always among them."""
 
@@ -74,6 +70,10 @@ class DeltaTableOf:
         self._state: State | None = None
         self._info: Mapping[str, str] = {}
         """The last commit info of this application that was read: batch and position."""
+        self._lost: tuple[Loss, ...] | None = None
+        """What RESTORE took out of the table since the last batch; None if the log has not been searched."""
+        self._shown: tuple[Loss, ...] = ()
+        """What `state` last returned of it."""
         self._known: _Known | None = None
         self._mark: _Mark | None = None
         """The newest commit that was read; None if the log lacks it, because it is older than the log's retention."""
@@ -93,7 +93,12 @@ class DeltaTableOf:
         return None if self._table is None else pa.schema(self._table.schema().to_arrow())
 
     def state(self) -> State:
-        """Read new commits and return this writer's last batch, position and epoch. Raises OSError."""
+        """Read new commits and return this writer's last batch, position, epoch and losses. Raises OSError."""
+        found = self._newest()
+        self._shown = found.lost
+        return found
+
+    def _newest(self) -> State:
         with self._errors_explained():
             if not self._probe():
                 self._load()
@@ -110,20 +115,44 @@ class DeltaTableOf:
             info = self._info
             is_it = info.get(BATCH) == str(batch) and POSITION in info
             self._state = State(batch, Position.from_json(info[POSITION]) if is_it else self._position(batch))
-        return replace(self._state, epoch=epoch)
+            self._lost = None if self._lost is None else ()
+        if self._lost is None:
+            assert self._state.position is not None
+            self._load_newer()
+            self._lost = tuple(taken_back(self._commits(), self._app, batch, self._state.position))
+        return replace(self._state, epoch=epoch, lost=self._lost)
 
     def _read_whole(self) -> _Known | None:
-        """The `txn` versions of our applications by delta-rs, which reads all commits since a checkpoint."""
+        """The `txn` versions of our applications by delta-rs, which reads all commits since a checkpoint.
+
+        Raises ValueError if a committed batch has lost its number.
+        """
         if self._table is None:
             return None
-        whole = {app: self._table.transaction_version(app) for app in (self._app, self._writer)}
-        self._positions.check(self._uri, whole[self._app], self._has_committed)
-        return _Known(self._table.version(), {app: number for app, number in whole.items() if number is not None})
+        newest = self._positions.newest()
+        if self._is_lost(newest):
+            self._load()  # another writer may have committed before the files were listed
+            if self._table is None:
+                return None
+            if self._is_lost(newest):
+                raise self._positions.lost(self._uri, self._last(), newest)
+        last, writer = self._table.transaction_version(self._app), self._table.transaction_version(self._writer)
+        found = {app: number for app, number in ((self._app, last), (self._writer, writer)) if number is not None}
+        self._lost = None
+        return _Known(self._table.version(), found)
 
-    def _has_committed(self) -> bool:
-        """Whether a commit of the log has a batch of this application."""
+    def _last(self) -> int:
+        """The last batch in the loaded version; -1 without."""
         assert self._table is not None
-        return any(commit.get(APP) == self._app and BATCH in commit for commit in self._table.history())
+        found = self._table.transaction_version(self._app)
+        return -1 if found is None else found
+
+    def _is_lost(self, newest: int) -> bool:
+        """Whether the loaded version lacks the number of a committed batch. `newest` is the newest with a file."""
+        last = self._last()
+        if newest == 0 > last:
+            return any(commit.get(APP) == self._app and BATCH in commit for commit in self._commits())
+        return newest > last + 1
 
     def _probe(self) -> bool:
         """Read the commits after the known version by their names; delta-rs lists the log, the slower the longer it is.
@@ -142,7 +171,7 @@ class DeltaTableOf:
                 self._known, self._loaded = _Known(number, found), time.monotonic()
                 return True
             number += 1
-            if b'"metaData"' in commit or b'"protocol"' in commit:
+            if any(f'"{name}"'.encode() in commit for name in ("metaData", "protocol", RESTORE)):
                 return False
             self._read(commit, found)
             self._mark = _mark_of(number, commit)
@@ -175,7 +204,7 @@ class DeltaTableOf:
 
         Raises ValueError if the state may expire.
         """
-        state = self.state()
+        state = self._newest()
         if self._table is not None and self._known is not None and self._table.version() != self._known.version:
             with self._errors_explained():
                 self._load()
@@ -251,10 +280,10 @@ class DeltaTableOf:
         """As `Committer.commit`: one Delta version with add and remove actions, and `txn` = batch."""
         self._check_order(batch, after)
         state = State(batch, position)
-        gone = [_remove(file, data_change=True) for file in self._held(removed)] if removed else []
+        gone = [remove(file, data_change=True) for file in self._held(removed)] if removed else []
         properties = self._properties(state, Transaction(self._app, batch))
         with self._kept(state):
-            self._write([*gone, *(_add(file, self.schema(), new=True) for file in files)], properties)
+            self._write([*gone, *(add(file, self.schema(), new=True) for file in files)], properties)
 
     def _held(self, paths: Sequence[str]) -> list[Added]:
         there = {file.path: file for file in self._live()}
@@ -275,20 +304,20 @@ class DeltaTableOf:
         state, work = State(batch, position), self._work(batch)
         properties = self._properties(state, Transaction(self._app, batch))
         feeds = self._table.metadata().configuration.get(CHANGE_FEED) == "true"
-        merge = Merge.of(work, changes, self.schema(), whole=False, only_look=feeds)
-        candidates = merge.candidates(self._live(changes.keys), each)
-        found = [left for left in each(merge.left, candidates) if left is not None]
+        plan = Merge.of(work, changes, self.schema(), whole=False, only_look=feeds)
+        candidates = plan.candidates(self._live(changes.keys), each)
+        found = [left for left in each(plan.left, candidates) if left is not None]
         if feeds:
             with self._kept(state):
-                self._merge(self._accepted(merge, found), changes.keys, properties)
+                self._merge(self._accepted(plan, found), changes.keys, properties)
                 if self.state().batch != batch:  # delta-rs commits nothing if no row changes
                     self._write([], properties)
             return []
         levels = [By(name, name, None) for name in self._table.metadata().partition_columns]
-        new = [*merge.rows(found, levels, each), *(left.rest for left in found if left.rest is not None)]
-        gone = [_remove(left.old, data_change=True) for left in found if left.changed]
+        new = [*plan.rows(found, levels, each), *(left.rest for left in found if left.rest is not None)]
+        gone = [remove(left.old, data_change=True) for left in found if left.changed]
         with self._kept(state):
-            self._write([*gone, *(_add(file, self.schema(), new=True) for file in new)], properties)
+            self._write([*gone, *(add(file, self.schema(), new=True) for file in new)], properties)
         return [file.path for file in new]
 
     @contextmanager
@@ -296,7 +325,7 @@ class DeltaTableOf:
         """Store the position of a batch beside the table; the block commits the batch."""
         with self._positions.kept(state):
             yield
-            self._state = state
+            self._state, self._lost = state, ()
 
     def _accepted(self, merge: Merge, found: Sequence[Left]) -> pa.Table:
         """Read all changes that are newer than the table's rows into this process, where delta-rs merges them."""
@@ -307,20 +336,9 @@ class DeltaTableOf:
         return pa.concat_tables(parts)
 
     def _merge(self, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
-        """Merge with delta-rs, which also writes the change data feed. VACUUM removes files of a killed merge."""
         assert self._table is not None
-        columns = {_quoted(f.name): f"source.{_quoted(f.name)}" for f in self._table.schema().fields}
-        merge = self._table.merge(
-            rows,
-            " AND ".join(f"target.{_quoted(key)} = source.{_quoted(key)}" for key in keys),
-            source_alias="source",
-            target_alias="target",
-            streamed_exec=False,  # the changes are in memory, so delta-rs skips files by the bounds of their keys
-            commit_properties=properties,
-        )
-        merge = merge.when_matched_delete(f"source.{DELETED}").when_matched_update(columns)
         with self._errors_explained():
-            merge.when_not_matched_insert(columns, f"NOT source.{DELETED}").execute()
+            merge(self._table, rows, keys, properties)
 
     def _work(self, batch: int) -> Work:
         return intents.batch(self._files, self._app, self._epoch, batch)
@@ -342,20 +360,7 @@ class DeltaTableOf:
         """The files of the loaded version, with bounds of the columns `bounded` if the commits have them."""
         if self._table is None:
             return []
-        rows = pa.table(self._table.get_add_actions(flatten=True))
-        found = zip(*(rows.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")), strict=True)
-        names = self._table.metadata().partition_columns
-        texts = [rows.column(f"partition.{name}").cast(pa.string()).to_pylist() for name in names]
-        bounds = {
-            bound: {name: rows.column(f"{bound}.{name}") for name in bounded if f"{bound}.{name}" in rows.column_names}
-            for bound in ("min", "max")
-        }
-        whole, added = self._whole(), []
-        for at, (path, size, count) in enumerate(found):
-            values = {name: text[at] for name, text in zip(names, texts, strict=True)}
-            least, most = ({n: column[at].as_py() for n, column in bounds[bound].items()} for bound in ("min", "max"))
-            added.append(Added(unquote(path), size, count or 0, values, least, most, whole=whole))
-        return added
+        return live_files(self._table, bounded, whole=self._whole())
 
     def replace(self, old: Sequence[str], new: Sequence[Added]) -> None:
         """As `Committer.replace`, without a data change. Raises ConflictError for deletion vectors, too."""
@@ -364,8 +369,8 @@ class DeltaTableOf:
         there = self._held(old)
         if not self._whole():
             raise ConflictError(f"table {self._uri} has deletion vectors: its files are another writer's to merge")
-        removed = [_remove(file, data_change=False) for file in there]
-        self._write([*removed, *(_add(file, self.schema(), new=False) for file in new)], self._properties(state))
+        removed = [remove(file, data_change=False) for file in there]
+        self._write([*removed, *(add(file, self.schema(), new=False) for file in new)], self._properties(state))
 
     def vacuum(self, older_s: float) -> int:
         """Run Delta's VACUUM and remove expired log files. The age is rounded up to whole hours."""
@@ -394,15 +399,18 @@ class DeltaTableOf:
         return f"{self._app}.writer"
 
     def _check_order(self, batch: int, after: int) -> None:
-        """Raise ConflictError unless the last batch of the table is `after`."""
+        """Raise ConflictError unless the last batch of the table is `after`, and the caller knows of each RESTORE."""
         state = self._fixed()
         state.check(self._uri, self._epoch)
+        for loss in set(state.lost).difference(self._shown):
+            raise ConflictError(f"table {self._uri}: {loss.cause}")
         if state.batch != after:
             raise ConflictError(f"batch {batch} follows {after}, but the last one of {self._uri} is {state.batch}")
 
     def _properties(self, state: State, *transactions: Transaction) -> CommitProperties:
         """Commit properties without retries: the runner reads the table before it retries."""
-        info = {} if state.position is None else _info(state.batch, state.position)
+        # A commit after a RESTORE must not look as if the table had the rows of the last batch.
+        info = {} if state.position is None or state.lost else _info(state.batch, state.position)
         return CommitProperties({APP: self._app, **info}, max_commit_retries=0, app_transactions=list(transactions))
 
     def _write(self, actions: list[Any], properties: CommitProperties) -> None:
@@ -442,9 +450,17 @@ class DeltaTableOf:
         except TableNotFoundError:
             table = None
         if is_another:
-            self._known, self._state, self._info = None, None, {}
+            self._known, self._state, self._info, self._lost = None, None, {}, None
         self._table = table
         self._mark = None if table is None else self._marked(table.version())
+
+    def _commits(self) -> Iterator[dict[str, Any]]:
+        """The infos of the log's commits, newest first."""
+        assert self._table is not None
+        recent = self._table.history(RECENT)
+        yield from recent
+        if len(recent) == RECENT:
+            yield from self._table.history()[RECENT:]
 
     def _position(self, batch: int) -> Position:
         """Where the batch ended: from commit infos, newest first, or from the position file beside the table.
@@ -452,11 +468,9 @@ class DeltaTableOf:
         Raises ValueError if neither has the position.
         """
         self._load_newer()
-        assert self._table is not None
-        for limit in (RECENT, None):
-            for commit in self._table.history(limit):
-                if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
-                    return Position.from_json(commit[POSITION])
+        for commit in self._commits():
+            if commit.get(APP) == self._app and commit.get(BATCH) == str(batch):
+                return Position.from_json(commit[POSITION])
         kept = self._positions.of(batch)
         if kept is not None:
             return kept
@@ -473,21 +487,6 @@ def _mark_of(version: int, commit: bytes) -> _Mark:
 
 def _info(batch: int, position: Position) -> dict[str, str]:
     return {BATCH: str(batch), POSITION: json.dumps(position.to_json())}
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _add(file: Added, schema: pa.Schema | None, *, new: bool) -> AddAction:
-    assert schema is not None, "a table is created before anything is committed"
-    now = int(time.time() * 1000)
-    return AddAction(file.path, file.size, dict(file.values), now, new, statistics(file, schema))
-
-
-def _remove(file: Added, *, data_change: bool) -> RemoveAction:
-    now = int(time.time() * 1000)
-    return RemoveAction(file.path, data_change, now, size=file.size, partition_values=dict(file.values))
 
 
 def _relative(path: str, uri: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -51,21 +51,18 @@ class StoredPositions:
         names = [file.path for file in self._storage.list(self._folder) if _number(file.path) == batch]
         return Position.from_json(self._storage.read(names[0]).decode()) if len(names) == 1 else None
 
-    def check(self, uri: str, batch: int | None, has_committed: Callable[[], bool]) -> None:
-        """Raises ValueError if a batch after `batch`, the last in the log, was committed.
-
-        The newest file is of the last batch, or of the next one, which may not be committed. `has_committed` says
-        whether the log has a commit with a batch; it is called if the first batch has a file but no number.
-        """
-        last = -1 if batch is None else batch
+    def newest(self) -> int:
+        """The newest batch with a file: the last batch, or the next one, which may not be committed; -1 without."""
         numbers = (_number(file.path) for file in self._storage.list(self._folder))
-        newest = max((number for number in numbers if number is not None), default=-1)
-        if newest > last + 1 or (newest == 0 > last and has_committed()):
-            raise ValueError(
-                f"table {uri}: its log has lost the number of a committed batch (its last one is {last}, batch "
-                f"{newest} has a file in {self._folder}), as with {EXPIRY}; to go on would repeat rows. Write to "
-                "another path, or begin again with `table reset`"
-            )
+        return max((number for number in numbers if number is not None), default=-1)
+
+    def lost(self, uri: str, last: int, newest: int) -> ValueError:
+        """The error that a batch after `last`, the last in the log, was committed. `newest` has a file."""
+        return ValueError(
+            f"table {uri}: its log has lost the number of a committed batch (its last one is {last}, batch "
+            f"{newest} has a file in {self._folder}), as with {EXPIRY}; to go on would repeat rows. Write to "
+            "another path, or begin again with `table reset`"
+        )
 
 
 def check_expiry(uri: str, configuration: Mapping[str, str | None]) -> None:
