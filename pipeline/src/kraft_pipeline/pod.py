@@ -25,6 +25,12 @@ TRIES: Final = 4
 """Attempts of a task. With one try, as `local[*]` has it, a Python worker that is killed would end the batch."""
 
 
+BATCH_BYTES: Final = 1 << 30
+"""Most bytes of a batch of a table, unless its specification has `maxBytes`."""
+BATCH_SHARE: Final = 4
+"""The memory divided by this is the most for the bytes of a batch: libraries copy rows while they merge them."""
+
+
 class Limits(NamedTuple):
     """Limits of the container; None where it has none."""
 
@@ -54,6 +60,12 @@ def _words(path: Path, *otherwise: str) -> list[str]:
 
 def _is_number(text: str) -> bool:
     return text.isdecimal() and int(text) > 0  # -1 means no quota
+
+
+def batch_bytes(found: Limits | None = None) -> int:
+    """Default for the uncompressed bytes of a batch of a table, by the memory of this process's container."""
+    memory = (limits() if found is None else found).memory
+    return BATCH_BYTES if memory is None else min(BATCH_BYTES, max(1, memory // BATCH_SHARE))
 
 
 def spark_settings(found: Limits | None = None, cores: int | None = None) -> dict[str, str]:

@@ -239,7 +239,13 @@ class Commit(Model):
 
     max_delay: Annotated[Duration, Field(description="after the first waiting record")] = "60s"
     max_rows: Annotated[int, Field(ge=1)] = 5_000_000
-    max_bytes: Annotated[Size, Field(description="size of keys, values and headers, uncompressed")] = "1Gi"
+    max_bytes: Annotated[
+        Size | None,
+        Field(
+            description="size of keys, values and headers, uncompressed; default: 1Gi, or a quarter of the memory of "
+            "the writer's pod if that is less"
+        ),
+    ] = None
 
 
 class DeadLetter(Model):

@@ -9,7 +9,9 @@ import pytest
 from kraft_pipeline import pod
 from kraft_pipeline.pod import Limits, limits, spark_settings
 from kraft_pipeline.tables.engines import engine
+from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.specs.table_spec import EngineSpec
+from tests.documents import table_document
 
 GIB = 1 << 30
 
@@ -51,6 +53,14 @@ def test_tasks_fit_into_the_memory(processors: float | None, memory: int, tasks:
     assert found == {"spark.master": f"local[{tasks},4]", "spark.driver.memory": f"{java}m"}
     if tasks > 1:
         assert (java + pod.BESIDE_MIB + tasks * pod.TASK_MIB) << 20 <= memory
+
+
+@pytest.mark.parametrize(("memory", "most"), [(None, GIB), (64 * GIB, GIB), (2 * GIB, GIB // 2), (GIB // 8, GIB // 32)])
+def test_a_batch_fits_into_the_memory(memory: int | None, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All batches had 1 GiB: a merge of a change data feed holds one in the driver."""
+    monkeypatch.setattr(pod, "limits", lambda: Limits(None, memory))
+    assert table_spec.parse(table_document()).max_bytes == most
+    assert table_spec.parse(table_document(commit={"maxBytes": "3Gi"})).max_bytes == 3 * GIB
 
 
 def test_without_a_limit_of_memory_all_cores_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import yaml
 
+from kraft_pipeline import pod
 from kraft_pipeline.tables.formats.valuespec import HeaderSpec, KeySpec, ValueSpec, read_headers, read_key, read_value
 from kraft_pipeline.tables.specs.sections import Section, SpecError
 from kraft_protocol.client.cluster import Settings
@@ -189,7 +190,7 @@ def parse(document: Any, folder: Path | None = None) -> TableSpec:
         tombstones_s=table.quantity("tombstones", "7d", _TIMES),
         max_delay_s=commit.quantity("maxDelay", "60s", _TIMES),
         max_rows=commit.count("maxRows", 5_000_000),
-        max_bytes=int(commit.quantity("maxBytes", "1Gi", _SIZES)),
+        max_bytes=int(commit.quantity("maxBytes", str(pod.batch_bytes()), _SIZES)),
         dead_letters=letters.flag("table", default=True),
         group=None if spec.get("groupId") is None else spec.text("groupId"),
         compact_to=int(care.quantity("compactTo", "128Mi", _SIZES)),
