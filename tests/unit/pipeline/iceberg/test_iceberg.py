@@ -267,6 +267,30 @@ def test_a_writer_that_was_stopped_in_a_commit_writes_no_version_twice(
     assert sorted(read(tmp_path).scan().to_arrow().column("n").to_pylist()) == [0, 1, 2, 3, 9]
 
 
+def test_a_hint_that_comes_late_does_not_name_an_old_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer was stopped before its hint, and others removed its version: the hint led nowhere until a commit."""
+    monkeypatch.setitem(iceberg.PROPERTIES, "write.metadata.previous-versions-max", "1")
+    one, other = opened(tmp_path), opened(tmp_path, "b")
+    one.create(SCHEMA, [])
+    write = Folder.write
+
+    def late(folder: Folder, path: str, data: Any) -> None:
+        if path.endswith("version-hint.text"):
+            monkeypatch.setattr(Folder, "write", write)
+            for batch in range(commits):
+                other.commit(batch + done, position(1), put(tmp_path, table(batch)), after=batch + done - 1)
+        write(folder, path, data)
+
+    done = 0
+    for number, commits in enumerate((1, 4)):
+        monkeypatch.setattr(Folder, "write", late)
+        one.commit(number, position(9), put(tmp_path, table(9)), after=number - 1)
+        done += commits
+        newest = max(int(path.name[1:].split(".")[0]) for path in (tmp_path / "metadata").glob("v*.json"))
+        assert (tmp_path / "metadata" / "version-hint.text").read_text() == str(newest)
+        assert read(tmp_path).scan().to_arrow().num_rows == number + 1 + done
+
+
 def test_tables_in_a_catalog_are_written(tmp_path: Path) -> None:
     given = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "name": "lake.orders"}
     one = opened(tmp_path / "t", **given)

@@ -99,8 +99,17 @@ class PathCatalog(NoopCatalog):
             self._storage.delete(_name(version))
             self._known = None
             raise CommitFailedException(f"version {version} of {self._location} was another writer's")
-        self._storage.write(HINT, str(version).encode())
+        self._hint(version)
         self._known, self._head = (version, shared(metadata)), text[:HEAD_BYTES]
+
+    def _hint(self, version: int) -> None:
+        """Write the hint. A process that was stopped before replaces a newer hint, and then looks for that version."""
+        newest: int | None = version
+        while newest is not None:
+            version = newest
+            self._storage.write(HINT, str(version).encode())
+            is_newest = self._storage.exists(_name(version)) and not self._storage.exists(_name(version + 1))
+            newest = None if is_newest else self._listed()
 
     def _newest(self) -> int | None:
         version = self._known[0] if self._known else self._hinted() or self._listed()
