@@ -40,6 +40,8 @@ STATUS_S: Final = 15.0
 """Seconds that `status` waits for brokers. This is short because a user waits for the output."""
 DEAD_S: Final = 600.0
 """Seconds after which a running writer takes a compaction with an uncommitted file for dead: a commit takes seconds."""
+ABANDONED_S: Final = 3600.0
+"""Seconds without a new file after which a backfill or a replay counts as dead: its tasks begin files in minutes."""
 TIER: Final = 2.0
 """A running table merges a file only with others that together have at least half of its size. So a row is rewritten
 only about log(`compactTo` / size of a batch) times, for any number of runs of maintenance and any size of the
@@ -89,6 +91,8 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
     table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
     engine, storage, epoch = engine or InlineEngine(), open_storage(path, spec.storage), table.join()
     revoke(table, storage, spec.app_id, epoch, 0.0)
+    if not dead_letters:
+        revoke_abandoned(spec)
     groups = list(_groups(table.live(), spec.compact_to))
     # Engines see merged files of a Parquet table beside their parts, so there each file is committed soon.
     at_once = max(1, engine.parallelism if spec.format == "parquet" else len(groups))
@@ -116,6 +120,24 @@ def revoke(table: Committer, storage: Storage, app: str, epoch: int, older_s: fl
     for work in intents.unsettled(storage, app):
         if work.epoch == epoch and work.is_beside:
             work.revoke(table.drop, older_s)
+
+
+def revoke_abandoned(spec: TableSpec) -> None:
+    """Remove files that a backfill or a replay of a Parquet table left, if it has begun no file for ABANDONED_S.
+
+    Readers of the folder see these files. If the writer still runs, its batch fails, and its next start repeats it.
+    """
+    if spec.format != "parquet":
+        return
+    for dead_letters in (False, True):
+        storage = open_storage(spec.dead_letter_path if dead_letters else spec.path, spec.storage)
+        for app in (spec.backfill_id, spec.replay_id):
+            for work in list(intents.unsettled(storage, app)):
+                is_backfill = app == spec.backfill_id
+                table = open_table(spec, dead_letters=dead_letters, backfill=is_backfill, replay=not is_backfill)
+                assert isinstance(table, ParquetTable)
+                if table.schema() is not None and work.epoch == table.state().epoch:
+                    work.revoke(table.drop, ABANDONED_S)
 
 
 def settled(work: Work, kept: Collection[str]) -> None:

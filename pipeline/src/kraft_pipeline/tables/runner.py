@@ -203,6 +203,8 @@ class Runner:
         """Remove files that were written late: for batches and merges of this run, or by writers that are fenced."""
         now = self._settled = time.monotonic()
         self._caretaker.settle_late(LATE_S)
+        if not self._backfill:
+            maintenance.revoke_abandoned(self.spec)
         for path, table in ((self.spec.path, self._table), (self.spec.dead_letter_path, self._dead)):
             storage = open_storage(path, self.spec.storage)
             maintenance.revoke(table, storage, self._app, self._epoch)

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
+from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.errors import ConflictError
@@ -17,6 +19,8 @@ from kraft_pipeline.tables.replay import Replayed, replay
 from kraft_pipeline.tables.runner import Runner
 from kraft_pipeline.tables.specs import table_spec
 from kraft_pipeline.tables.stores import intents, parquet
+from kraft_pipeline.tables.stores.committer import Added, stem
+from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.parquet import ParquetTable
 from kraft_pipeline.tables.stores.storage import open_storage
@@ -151,6 +155,43 @@ def test_a_merged_file_of_a_killed_compaction_is_removed_by_a_running_writer(
         os.utime(path, (0, 0))
     feed.runner._settle_late()
     assert column(table.path, "n") == [0, 1]
+
+
+def uncommitted(table: table_spec.TableSpec, app: str, epoch: int) -> str:
+    """The visible file of a batch that was not committed."""
+    storage, path = open_storage(table.path, {}), f"{stem(app, epoch)}b00000000-x.parquet"
+    intents.batch(storage, app, epoch, 0).intend([path])
+    storage.write(path, encoded(pa.table({"n": [7]})).data)
+    return path
+
+
+@pytest.mark.parametrize("by", ["run", "compact"])
+@pytest.mark.parametrize("backfill", [True, False])
+def test_files_of_a_killed_backfill_or_replay_are_removed_beside_it(tmp_path: Path, backfill: bool, by: str) -> None:
+    """Engines saw its rows until it was started again, which may be never."""
+    table = given(tmp_path / "t")
+    feed = Feed(table)
+    feed.values(b'{"n": 0}')
+    other = open_table(table, backfill=backfill, replay=not backfill)
+    other.claim(5)
+    path = uncommitted(table, table.backfill_id if backfill else table.replay_id, 5)
+
+    def step() -> None:
+        feed.runner._settle_late() if by == "run" else maintenance.compact(table)
+
+    step()
+    assert column(table.path, "n") == [0, 7], "it may be at work"
+    for record in (tmp_path / "t" / intents.FOLDER).rglob("*.json"):
+        os.utime(record, (0, 0))
+    step()
+    assert column(table.path, "n") == [0]
+    with pytest.raises(ConflictError, match="has been removed, because its writer seemed dead: run it again"):
+        other.commit(0, Position({}), [Added(path, 1, 1)], after=-1)
+    other.claim(6)
+    again = uncommitted(table, table.backfill_id if backfill else table.replay_id, 6)
+    other.commit(0, Position({}), [Added(again, 1, 1)], after=-1)
+    step()
+    assert column(table.path, "n") == [0, 7]
 
 
 @pytest.mark.parametrize("by_writer", [False, True])

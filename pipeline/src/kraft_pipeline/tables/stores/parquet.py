@@ -117,6 +117,7 @@ class ParquetTable:
         if state.batch != after:
             raise ConflictError(f"batch {batch} follows {after}, but the last one of the table is {state.batch}")
         self._hold(removed)
+        self._check_dropped(files, "its writer")
         gone = {"removed": list(removed)} if removed else {}
         self._append(
             {"batch": batch, "position": position.to_json(), "added": [_described(file) for file in files], **gone},
@@ -140,16 +141,19 @@ class ParquetTable:
         """
         self.state().check(self._storage.uri, self._epoch)
         self._hold(old)
-        for file in new:
-            if file.path in self._dropped.get(self._app, ()):
-                raise ConflictError(f"{file.path} has been removed, because its compaction seemed dead: run it again")
+        self._check_dropped(new, "its compaction")
         self._append({"removed": list(old), "added": [_described(file) for file in new]})
         self._remove_replaced()
 
-    def drop(self, paths: Collection[str]) -> set[str]:
-        """Refuse uncommitted merged files of this application from now on. Returns those that may be removed.
+    def _check_dropped(self, files: Sequence[Added], writer: str) -> None:
+        for file in files:
+            if file.path in self._dropped.get(self._app, ()):
+                raise ConflictError(f"{file.path} has been removed, because {writer} seemed dead: run it again")
 
-        The transaction fences a compaction that is slow, not dead: it commits before it, or not at all.
+    def drop(self, paths: Collection[str]) -> set[str]:
+        """Refuse uncommitted files of this application from now on. Returns those that may be removed.
+
+        The transaction fences a writer that is slow, not dead: it commits before it, or not at all.
         """
         while True:
             self._refresh()
