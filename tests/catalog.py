@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import parse_qs
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
@@ -30,6 +31,7 @@ from tests.peer import QUICK_JVM, missing
 from tools import peers
 
 Answer = tuple[int, Any]
+TOKENS, TOKEN = "/oidc/tokens", "granted"
 CODES = {
     CommitFailedException: 409,
     NamespaceAlreadyExistsError: 409,
@@ -48,6 +50,8 @@ class CatalogServer:
         self.commits: list[Callable[[Callable[[], Answer]], Answer]] = []
         self.refuse = 0
         """Status of all answers; 0 for real answers."""
+        self.credential = ""
+        """`id:secret` that clients exchange for a token (OAuth); "" for a catalog that is open to all."""
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -63,6 +67,14 @@ class CatalogServer:
             self._server.server_close()
             thread.join()
             self.sql.close()
+
+    def token(self, form: str) -> Answer:
+        """The answer to a request for a token."""
+        given = {name: found[0] for name, found in parse_qs(form).items()}
+        self.asked.append(f"token {given.get('scope')}")
+        if f"{given.get('client_id')}:{given.get('client_secret')}" != self.credential:
+            return 401, {"error": "invalid_client"}
+        return 200, {"access_token": TOKEN, "token_type": "bearer", "expires_in": 3600}
 
     def answer(self, method: str, path: str, body: Any) -> Answer:
         self.asked.append(f"{method} {path}")
@@ -149,8 +161,13 @@ def _handler(server: CatalogServer) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self, method: str) -> None:
             length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            status, found = server.answer(method, self.path, body)
+            body = self.rfile.read(length).decode()
+            if self.path == TOKENS:
+                status, found = server.token(body)
+            elif server.credential and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                status, found = 401, failure(401, "NotAuthorizedException")
+            else:
+                status, found = server.answer(method, self.path, json.loads(body) if body else None)
             if not status:  # the connection breaks
                 self.close_connection = True
                 return

@@ -18,7 +18,7 @@ from kraft_pipeline.tables.iceberg import catalogs
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
 from kraft_pipeline.tables.stores.opening import open_table
 from kraft_pipeline.tables.stores.storage import Folder
-from tests.catalog import Answer, CatalogServer, failure
+from tests.catalog import TOKEN, TOKENS, Answer, CatalogServer, failure
 from tests.feed import Feed
 from tests.unit.pipeline.crashes.test_table_replay import table
 
@@ -200,3 +200,26 @@ def test_options_of_the_store_reach_pyiceberg(tmp_path: Path, server: CatalogSer
 def test_a_catalog_without_a_type_that_pyiceberg_knows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"spec.table.catalog: "):
         catalogs.open_catalog(Folder(tmp_path), {"name": "a.b", "uri": "ftp://x"})
+
+
+@pytest.mark.parametrize("by", ["token", "credential"])
+def test_a_rest_catalog_that_asks_for_a_token(tmp_path: Path, server: CatalogServer, by: str) -> None:
+    """A token, or OAuth's client credentials, as Polaris and Unity want them."""
+    server.credential = "reader:secret"
+    oauth = {"credential": "reader:secret", "oauth2-server-uri": f"{server.url}{TOKENS}", "scope": "PRINCIPAL_ROLE:ALL"}
+    given = {"type": "rest", "uri": server.url, "name": "lake.orders"}
+    options = {**given, **(oauth if by == "credential" else {"token": TOKEN})}
+    Feed(table(tmp_path / "t", {"schema": {"id": "long"}}, format="iceberg", catalog=options)).values(b'{"id": 1}')
+    assert ("token PRINCIPAL_ROLE:ALL" in server.asked) == (by == "credential")
+    catalog, name = catalogs.open_catalog(Folder(tmp_path / "t"), options)
+    assert catalog.load_table(name).scan().to_arrow().column("id").to_pylist() == [1]
+    for wrong in ({"token": "old"}, {**oauth, "credential": "reader:wrong"}, {}):
+        with pytest.raises(RefusedError, match=r"catalog of lake\.orders: "):
+            catalogs.open_catalog(Folder(tmp_path / "t"), {**given, **wrong})
+
+
+@pytest.mark.parametrize("options", [{"type": "hive", "uri": "a:9083"}, {"uri": "thrift://a:9083"}])
+def test_hive_is_refused(tmp_path: Path, options: dict[str, str]) -> None:
+    """PyIceberg replaces the metadata without a condition, so a paused writer could undo commits of other writers."""
+    with pytest.raises(SpecError, match=r"spec\.table\.catalog\.type: hive has no conditional commit .* type: rest"):
+        catalogs.open_catalog(Folder(tmp_path), {"name": "a.b", **options})

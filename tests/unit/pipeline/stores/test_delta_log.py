@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -23,6 +24,7 @@ from kraft_pipeline.tables.stores.delta import DeltaTableOf
 from kraft_pipeline.tables.stores.deltapositions import POSITIONS
 from kraft_pipeline.tables.stores.opening import options_of
 from kraft_pipeline.tables.stores.storage import File, Folder
+from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import DataLossError
 from tests.unit.pipeline.tables.test_table_changes import parsed
 from tests.unit.pipeline.tables.test_tables import position
@@ -169,7 +171,7 @@ def test_a_run_stops_after_a_restore_until_its_losses_are_acknowledged(
         monkeypatch.setattr(asking._planner, "plan", lambda *_: None)
         if strict:
             with pytest.raises(DataLossError, match=r"t-0: offsets 0 to 1 may have been lost: RESTORE took batches"):
-                asking.next(None, lambda *_: None)
+                asking.next(cast("Cluster", None), lambda *_: None)
             assert acknowledge(given) == 1
-        assert asking.next(None, lambda *_: None) is None
+        assert asking.next(cast("Cluster", None), lambda *_: None) is None
         assert writer.state().lost

@@ -1,8 +1,11 @@
-"""Catalogs of Iceberg tables: the one of a table at a path, and PyIceberg's (REST, Hive, Glue, SQL).
+"""Catalogs of Iceberg tables: the one of a table at a path, and PyIceberg's (REST, Glue, SQL).
 
 A commit through a catalog is one request with requirements, such as the present snapshot, which the catalog checks. So
 the guarantees of a table hold with any catalog that keeps its own. Clients of catalogs raise exceptions of many
 libraries; `reachable` turns them into exceptions of a run, which waits or stops.
+
+PyIceberg's client of Hive's metastore has no such condition: it takes a lock, never renews it, and then replaces the
+metadata, whatever it is. A writer that is paused for longer than the lock lives would undo the commits of others.
 """
 
 from __future__ import annotations
@@ -30,10 +33,9 @@ DRIVERS: Final = frozenset(
         "botocore.exceptions.BotoCoreError",
         "botocore.exceptions.ClientError",
         "sqlalchemy.exc.DBAPIError",
-        "thrift.Thrift.TException",
     }
 )
-"""Base classes of exceptions that clients of Glue, databases and Hive raise; these packages may be missing."""
+"""Base classes of exceptions that clients of Glue and databases raise; these packages may be missing."""
 DENIED: Final = frozenset({"AccessDeniedException", "UnrecognizedClientException", "InvalidClientTokenId"})
 """Codes of AWS for missing permissions and wrong credentials."""
 OPTIONS: Final = {
@@ -61,6 +63,11 @@ def open_catalog(
     name = given.pop("name", "")
     if name.count(".") < 1:
         raise SpecError(f"spec.table.catalog.name: {name!r} is not of the form namespace.table")
+    if given.get("type") == "hive" or ("type" not in given and given.get("uri", "").startswith("thrift")):
+        raise SpecError(
+            "spec.table.catalog.type: hive has no conditional commit in PyIceberg, so a paused writer could undo later "
+            "commits; Hive's metastore can serve Iceberg's REST protocol: use type: rest"
+        )
     try:
         with reachable(name):
             catalog = load_catalog("kraft", **given)

@@ -122,20 +122,20 @@ class DeltaTableOf:
             self._lost = tuple(taken_back(self._commits(), self._app, batch, self._state.position))
         return replace(self._state, epoch=epoch, lost=self._lost)
 
-    def _read_whole(self) -> _Known | None:
+    def _read_whole(self, newest: int | None = None) -> _Known | None:
         """The `txn` versions of our applications by delta-rs, which reads all commits since a checkpoint.
 
-        Raises ValueError if a committed batch has lost its number.
+        `newest`: the newest batch that had a file before the table was loaded; None if files were not listed. Raises
+        ValueError if a committed batch has lost its number.
         """
         if self._table is None:
             return None
-        newest = self._positions.newest()
-        if self._is_lost(newest):
-            self._load()  # another writer may have committed before the files were listed
-            if self._table is None:
-                return None
-            if self._is_lost(newest):
+        listed = self._positions.newest() if newest is None else newest
+        if self._is_lost(listed):
+            if newest is not None:
                 raise self._positions.lost(self._uri, self._last(), newest)
+            self._load()  # another writer may have committed before the files were listed
+            return self._read_whole(listed)
         last, writer = self._table.transaction_version(self._app), self._table.transaction_version(self._writer)
         found = {app: number for app, number in ((self._app, last), (self._writer, writer)) if number is not None}
         self._lost = None
