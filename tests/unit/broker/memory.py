@@ -92,16 +92,14 @@ class MemoryLog:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} of {self.start_offset}..{self.end_offset}")
         limit = self.end_offset if limit_offset is None else limit_offset
         out = b""
-        next_offset = offset
         for _, end, data in self.batches:
             if end > offset and end <= limit and (len(out) + len(data) <= max_bytes or (min_one and not out)):
                 out += data
-                next_offset = end
             elif end > offset:
                 break
-        return SimpleNamespace(records=out, next_offset=next_offset)
+        return SimpleNamespace(records=out)
 
-    def aborted_transactions(self, _from: int, _to: int, *, waits: bool = True) -> list[tuple[int, int]]:
+    def aborted_within(self, _found: SimpleNamespace, *, waits: bool = True) -> list[tuple[int, int]]:
         return []
 
     def delete_records(self, before: int, at_once: int | None = None) -> None:

@@ -330,11 +330,17 @@ class Log(RestingLog):
         unstable = None if producers is None else producers.first_unstable(self.high_watermark)
         return self.high_watermark if unstable is None else min(max(unstable, self.start_offset), self.high_watermark)
 
-    def aborted_transactions(self, start: int, end: int, *, waits: bool = True) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that overlap the offsets from `start` to `end`
-        (excluded). Raises like `read`."""
+    def aborted_within(self, found: FetchSlice, *, waits: bool = True) -> list[tuple[int, int]]:
+        """(producer id, first offset) of the aborted transactions that overlap the records. Raises like `read`."""
         try:
-            return lookup.aborted_transactions(self, start, end, waits=waits)
+            return lookup.aborted_within(self, found, waits=waits)
+        except OSError as e:
+            raise self.dir.fail(e) from e
+
+    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+        """As `aborted_within`, for the offsets from `start` to `end` (excluded). Raises like `read`."""
+        try:
+            return lookup.aborted_transactions(self, start, end)
         except OSError as e:
             raise self.dir.fail(e) from e
 

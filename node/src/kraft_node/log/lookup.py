@@ -162,18 +162,21 @@ def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tupl
     return None
 
 
-def aborted_transactions(log: ReadableLog, start: int, end: int, *, waits: bool = True) -> list[tuple[int, int]]:
-    """See `Log.aborted_transactions`. Raises OSError, ColdRead."""
-    if not log.txn_bases or start >= end:
-        return []
+def aborted_within(log: ReadableLog, found: FetchSlice, *, waits: bool = True) -> list[tuple[int, int]]:
+    """See `Log.aborted_within`. Raises OSError, ColdRead."""
+    if not log.txn_bases:
+        return []  # without a look into the offset index
     if waits:
-        return _aborted(log, start, end)
+        return aborted_transactions(log, found.offset, found.next_offset)
     with log.dir.env.disk.no_wait:
-        return _aborted(log, start, end)
+        return aborted_transactions(log, found.offset, found.next_offset)
 
 
-def _aborted(log: ReadableLog, start: int, end: int) -> list[tuple[int, int]]:
+def aborted_transactions(log: ReadableLog, start: int, end: int) -> list[tuple[int, int]]:
+    """See `Log.aborted_transactions`. Raises OSError."""
     bases = log.txn_bases
+    if not bases or start >= end:
+        return []
     found: list[tuple[int, int]] = []
     first = log.segments.base_at(log.segment_number(start))
     for number in range(bisect_left(bases, first), len(bases)):

@@ -54,7 +54,7 @@ class FetchSlice:
     def next_offset(self) -> int:
         """An offset that the records do not exceed; close to, but not always exactly after the last record.
 
-        Computed from the index, so call it only when needed (the upper bound for aborted transactions).
+        Read from the index, so call it only when needed (the upper bound for aborted transactions). Raises OSError.
         """
         if self._segment is None:
             return self.offset

@@ -9,6 +9,7 @@ import pytest
 from kraft_node.log import names
 from kraft_node.log.log import Log
 from kraft_node.log.segments import txn_index
+from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import build_batch
 from kraft_protocol.records.control import build_marker
 from tests.unit.log.world import DIR, NOW, LogWorld
@@ -82,3 +83,30 @@ def test_a_read_at_the_end_reads_few_entries(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(txn_index, "decode", counted)
     assert log.aborted_transactions(log.end_offset - 2, log.end_offset) == [(ABORTED - 1, 2 * ABORTED - 2)]
     assert seen < ABORTED // 4
+
+
+def test_a_directory_that_dies_after_the_read_is_reported_as_such() -> None:
+    """The offset index was read outside of the boundary: UNKNOWN_SERVER_ERROR, and the directory lived on.
+
+    Seed 9100170 of the scenario `transactions` found it.
+    """
+    world = LogWorld()
+    log = with_aborted(world, ABORTED)
+    found = log.read(0, 100_000)
+    aborted = log.aborted_within(found)
+    assert aborted == log.aborted_transactions(0, found.next_offset) != []
+    world.disk.dead = DIR
+    with pytest.raises(KafkaError) as raised:
+        log.aborted_within(found)
+    assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.dir.failed is not None
+
+
+def test_a_read_without_aborted_transactions_reads_no_index() -> None:
+    world = LogWorld()
+    log = world.open()
+    begin(log, 1)
+    log.high_watermark = log.end_offset
+    found, before = log.read(0, 100_000), world.disk.spent.operations
+    assert log.aborted_within(found) == []
+    assert world.disk.spent.operations == before

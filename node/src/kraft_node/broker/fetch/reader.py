@@ -235,7 +235,7 @@ def _read(
             transaction = FetchResponse.AbortedTransaction
             row.aborted_transactions = [
                 transaction(producer_id, first_offset)
-                for producer_id, first_offset in log.aborted_transactions(offset, found.next_offset, waits=waits)
+                for producer_id, first_offset in log.aborted_within(found, waits=waits)
             ]
         partition.bytes_out += size
     return row
