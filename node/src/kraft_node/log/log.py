@@ -338,19 +338,15 @@ class Log(RestingLog):
             raise self.dir.fail(e) from e
 
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
-        """As `aborted_within`, for the offsets from `start` to `end` (excluded). Raises like `read`."""
-        try:
-            return lookup.aborted_transactions(self, start, end)
-        except OSError as e:
-            raise self.dir.fail(e) from e
+        """As `aborted_within`, for the offsets from `start` to `end` (excluded). Raises OSError."""
+        return lookup.aborted_transactions(self, start, end)
 
     def take_snapshot(self, offset: int, put: Put | None = None) -> None:
         """Write the producers as of `offset` (or have `put` do so); needs an fsync to last. Raises OSError."""
         take_snapshot(self, offset, put or partial(write_file, self.dir.env.disk))
 
     def indexed(self, position: int) -> None:
-        """Take a snapshot from time to time, so that after a kill only the tail is read for producers
-        (`page_cache`)."""
+        """Take a snapshot now and then: after a kill only the tail is read for producers (`page_cache`)."""
         if position - self.snapshot_position >= flushing.SNAPSHOT_BYTES:
             self.snapshot_position = position
             self.take_snapshot(self.end_offset)
@@ -412,8 +408,7 @@ class Log(RestingLog):
             trimming.drop_later(self)
 
     def drop_before_start(self, most: int | None = None) -> int:
-        """Drop up to `most` segments before the start. Returns the freed bytes. Raises KafkaError
-        KAFKA_STORAGE_ERROR."""
+        """Drop up to `most` segments before the start. Returns the freed bytes. Raises KAFKA_STORAGE_ERROR."""
         return self._guard(lambda: trimming.drop_before_start(self, most))
 
     def retain(self, now_ms: int, most: int | None = None) -> int:
