@@ -69,7 +69,7 @@ def test_the_commands_of_the_readme_lead_to_a_client_with_a_certificate(folder: 
     unknown = kubectl(
         "exec", "shop", "-n", NAMESPACE, "--", "kcat", "-b", "sample-bootstrap:9092", "-L", "-m", "5", timeout=60
     )
-    assert unknown.returncode != 0 and "orders" not in unknown.stdout, "nobody unknown gets in"
+    assert unknown.returncode != 0 and "orders" not in unknown.stdout, "a client without a certificate is refused"
     until("the cluster says that it is secured", _secured, 60)
 
 

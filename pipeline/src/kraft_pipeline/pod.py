@@ -23,8 +23,6 @@ TASK_MIB: Final = 384
 """MiB of a Python worker: two files' rows, the fetched batches, and its libraries."""
 TRIES: Final = 4
 """Attempts of a task. With one try, as `local[*]` has it, a Python worker that is killed would end the batch."""
-
-
 BATCH_BYTES: Final = 1 << 30
 """Most bytes of a batch of a table, unless its specification has `maxBytes`."""
 BATCH_SHARE: Final = 4

@@ -125,6 +125,6 @@ class Migration(Model):
         Field(
             max_length=32,
             description="where brokers outside connect from, as NetworkPolicyPeers: they reach the controllers and the"
-            " brokers. Without them, the network policy lets nobody outside reach the controllers",
+            " brokers. If the list is empty, the network policy admits no broker outside to the controllers",
         ),
     ] = []
