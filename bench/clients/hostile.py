@@ -24,7 +24,7 @@ from kraft_protocol.records.compression import Compression, compress
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.frames import encode_request
 from kraft_protocol.wire.messages import ApiVersionsRequest, DescribeConfigsRequest, FetchRequest, MetadataRequest
-from tests.compat.targets import Ours
+from tests.compat.targets import Ours, Target
 
 SECONDS = 8.0
 INTERVAL_S = 0.005
@@ -142,7 +142,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     return found
 
 
-def attacked_port(target: Ours, name: str) -> int:
+def attacked_port(target: Target, name: str) -> int:
     """The port for an input: `controller-NAME` goes directly to the controller's listener."""
     return target.controller_port if name.startswith(CONTROLLER) else target.port
 

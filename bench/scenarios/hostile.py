@@ -60,7 +60,7 @@ def _round(step: Step, target: Target, names: tuple[str, ...]) -> Measured:
     figures: Figures = {}
     detail: dict[str, Any] = {"alone": spread(alone), "started_anew_after": []}
     for name in names:
-        attacked = _attacked(target.port, name, step.size(BESIDE_S if name in COMPARED else OTHERS_S, 1))
+        attacked = _attacked(target, name, step.size(BESIDE_S if name in COMPARED else OTHERS_S, 1))
         figures[_row(name)] = p99(attacked) / p99(alone)
         detail[name] = spread(attacked)
         time.sleep(REST_S)
@@ -72,9 +72,10 @@ def _round(step: Step, target: Target, names: tuple[str, ...]) -> Measured:
     return Measured(figures, detail)
 
 
-def _attacked(port: int, name: str, seconds: float) -> list[float]:
+def _attacked(target: Target, name: str, seconds: float) -> list[float]:
     """Milliseconds of the honest producer's records under attack; PATIENCE_S for a missing response."""
-    attacker = multiprocessing.get_context("spawn").Process(target=hostile.attack, args=(port, name), daemon=True)
+    where = (hostile.attacked_port(target, name), name)
+    attacker = multiprocessing.get_context("spawn").Process(target=hostile.attack, args=where, daemon=True)
     attacker.start()
     waits: list[float] = []
     try:
@@ -82,7 +83,7 @@ def _attacked(port: int, name: str, seconds: float) -> list[float]:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             try:
-                waits += hostile.honest(port, min(left, 1), PATIENCE_S)
+                waits += hostile.honest(target.port, min(left, 1), PATIENCE_S)
             except OSError:  # no response in time, or the connection is closed
                 waits.append(PATIENCE_S * 1000)
                 time.sleep(REST_S)
