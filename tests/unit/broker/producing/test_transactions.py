@@ -329,6 +329,15 @@ def test_a_refusal_by_the_own_coordinator_is_translated(
     assert rows(own.send(("a", 0, txn()), version=version))["a", 0].base_offset == 0
 
 
+def test_no_batch_comes_before_one_that_the_own_coordinator_refused(own: OwnRig) -> None:
+    """Both are in flight. The second, appended first, would leave the first out of order forever."""
+    own.code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert rows(own.send(("a", 0, txn(0))))["a", 0].error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    own.code = ErrorCode.NONE
+    assert rows(own.send(("a", 0, txn(1))))["a", 0].error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [rows(own.send(("a", 0, txn(n))))["a", 0].base_offset for n in range(2)] == [0, 1]
+
+
 def test_the_log_refuses_batches_of_own_transactions_too(own: OwnRig) -> None:
     own.send(("a", 0, txn(0, epoch=2)))
     own.end_transaction("a", 0, epoch=2)

@@ -21,11 +21,11 @@ from kraft_node.broker.metadata_cache import is_internal
 from kraft_node.broker.producing.batches import BatchRefused, single_batch
 from kraft_node.broker.producing.opening import (
     ADDING_VERSION,
+    InPlace,
     LateAppend,
     Opening,
     check_one_producer,
     forgetting,
-    opened_here,
     refusal,
 )
 from kraft_node.broker.producing.waiting import WaitingProduce
@@ -145,8 +145,8 @@ class ProduceHandler:
             self.fence.check()
         acks, valid_acks = request.acks, -1 <= request.acks <= 1
         by_topic_id = ctx.api_version >= TOPIC_IDS_VERSION
-        guard = None if request.transactional_id is None else self._check_transaction(ctx, request)
         now_ms = self.clock.wall_ms()
+        guard = None if request.transactional_id is None else self._check_transaction(ctx, request, now_ms)
         topics: list[Any] = []
         answers: dict[TopicKey, list[Any]] = {}
         unreplicated: list[tuple[Appended, Any]] | None = None
@@ -195,7 +195,7 @@ class ProduceHandler:
         if acks and unreplicated is None and wrong_leader is None and not late:
             return ProduceResponse(topics)
         outcome = _Outcome(ctx, request, topics, unreplicated, wrong_leader, guard, failed=failed)
-        if not late or self._open_at_once(outcome, late):
+        if not late:
             return self._answer(outcome)
         ctx.connection.bar()
         self._go_on(outcome, deque(late))
@@ -271,24 +271,6 @@ class ProduceHandler:
             assert isinstance(work, LongRecode), "law: `_go_on` takes out what is not verified"
             self.background.submit(RECODING_LANE, partial(work.work, records), ended)
 
-    def _open_at_once(self, outcome: _Outcome, late: list[LateAppend]) -> bool:
-        """Whether the only batch in `late` began a transaction that this broker coordinates, and is decided now."""
-        if len(late) != 1 or not isinstance(late[0].work, Unverified):
-            return False
-        version = outcome.ctx.api_version
-        opened = opened_here(self.env, self.verifier, outcome.request.transactional_id, version, late[0])
-        if opened is None:
-            return False
-        batch, code = opened
-        late.clear()
-        if code:
-            self._fail(outcome, batch, refusal(code, version))
-            return True
-        more = self._append_late(outcome, batch, None)
-        if more is not None:
-            late.append(more)
-        return more is None and not outcome.unverified
-
     def _verify(self, outcome: _Outcome) -> None:
         """Verify the batches that begin transactions with the coordinator, append the allowed batches, and go on."""
         batches, outcome.unverified = outcome.unverified, []
@@ -361,11 +343,14 @@ class ProduceHandler:
             outcome.wrong_leader = outcome.wrong_leader or []
             outcome.wrong_leader.append(((late.key, row.index), row))
 
-    def _check_transaction(self, ctx: RequestContext, request: Any) -> Guard | None:
+    def _check_transaction(self, ctx: RequestContext, request: Any, now_ms: int) -> Guard | None:
         """Check a request with a transactional id, and return what the log gets as the guard of its batches."""
         check_one_producer(request.topic_data)
-        is_verified = self.verifier.is_enabled or ctx.api_version >= ADDING_VERSION
-        return None if is_verified else VERIFIED
+        if ctx.api_version >= ADDING_VERSION:
+            return None
+        if not self.verifier.is_enabled:
+            return VERIFIED
+        return InPlace(self.verifier, request.transactional_id, ctx.api_version, now_ms)
 
     def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:
         """The single batch in `records`, after the checks that precede the log's. Raises KafkaError."""

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kraft_node.broker.producing.batches import BatchRefused
 from kraft_node.broker.transactions.verifier import Errors, PartitionName, Question
+from kraft_node.log.producers.verification import Asking, Unverified
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import TRANSACTIONAL_BIT, read_header
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env
     from kraft_node.broker.transactions.verifier import Verifier
-    from kraft_node.log.producers.verification import Guard, Unverified
+    from kraft_node.log.producers.verification import Guard
     from kraft_node.log.validate import Checked, LongCheck, LongRecode
     from kraft_node.log.waiting.write_budget import AppendLater
     from kraft_node.partition.partition import Partition
     from kraft_node.partition.table import TopicKey
+    from kraft_protocol.records.batch import BatchHeader
 
 ADDING_VERSION: Final = 12
 """The first Produce version that adds partitions to the transaction."""
@@ -101,31 +103,35 @@ def refusal(code: ErrorCode, version: int) -> BatchRefused:
     return BatchRefused(code, f"the transaction coordinator answered {ErrorCode(code).name}")
 
 
-def opened_here(
-    env: Env, verifier: Verifier, transactional_id: str, version: int, batch: LateAppend
-) -> tuple[LateAppend, ErrorCode] | None:
-    """Verify a batch that begins a transaction with the coordinator of this broker, at once.
+class InPlace(Asking):
+    """Lets the coordinator of this broker verify a batch of a request while it is being appended.
 
-    Returns the batch with its guard, and the code of the answer. None if the transaction's coordinator is another
-    broker, or has to add the partition: then `Opening` sends a request.
+    For producers that add their partitions themselves.
     """
-    if version >= ADDING_VERSION:
-        return None
-    partition, records = batch.partition, batch.records
-    assert partition is not None and records is not None, "law: its log has refused it"
-    header = read_header(records)
-    producer_id, epoch = header.producer_id, header.producer_epoch
-    name, names_abortable = (partition.topic, partition.index), version >= ABORTABLE_VERSION
-    code = verifier.code_here(transactional_id, producer_id, epoch, name, names_abortable=names_abortable)
-    if code is None:
-        return None
-    try:
-        guard = partition.log.producers.begin_verification(
-            producer_id, epoch, header.base_sequence, env.clock.wall_ms(), with_bumps=False
+
+    __slots__ = ("_transactional_id", "_verifier", "_version")
+
+    def __init__(self, verifier: Verifier, transactional_id: str, version: int, now_ms: int) -> None:
+        """`version`: of the Produce request, below `ADDING_VERSION`."""
+        super().__init__(now_ms)
+        self._verifier = verifier
+        self._transactional_id = transactional_id
+        self._version = version
+
+    def prove(self, partition: str, header: BatchHeader) -> None:
+        """See `Asking`. The errors are those that the producer gets."""
+        topic, _, index = partition.rpartition("-")
+        code = self._verifier.code_here(
+            self._transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            (topic, int(index)),
+            names_abortable=self._version >= ABORTABLE_VERSION,
         )
-    except KafkaError as error:
-        return batch, error.code
-    return LateAppend(batch.key, batch.row, records, partition, guard=guard), code
+        if code is None:
+            raise Unverified(header.producer_id, partition)
+        if code:
+            raise refusal(code, self._version)
 
 
 class Opening:

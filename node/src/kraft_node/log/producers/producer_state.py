@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from kraft_node.log.producers.unstable import UnstableOffsets
-from kraft_node.log.producers.verification import NO_GUARDS, VERIFIED, Guard, Guards, Unverified
+from kraft_node.log.producers.verification import NO_GUARDS, VERIFIED, Asking, Guard, Guards, Unverified
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 
@@ -191,7 +191,10 @@ class Producers:
                     return known
         is_open = producer is not None and producer.current_txn_first_offset != NONE
         if header.is_transactional and not self.has_open(header.producer_id, epoch):
-            self._check_guard(header, guard)
+            if isinstance(guard, Asking):
+                self._ask(header, producer, guard)
+            else:
+                self._check_guard(header, guard)
         if producer is not None and epoch < producer.producer_epoch:
             raise self._too_old(header.producer_id, epoch, producer)
         if not internal:
@@ -202,6 +205,22 @@ class Producers:
                 f"producer {header.producer_id} has an open transaction in {self.name}: its batch must be part of it",
             )
         return None
+
+    def _ask(self, header: BatchHeader, producer: ProducerEntry | None, asking: Asking) -> None:
+        """Ask the coordinator now. A refused batch leaves a guard: a later batch must not be appended first."""
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        if producer is not None and epoch < producer.producer_epoch:
+            raise self._too_old(producer_id, epoch, producer)
+        waiting = self._guards.get(producer_id)
+        if waiting is not None:
+            waiting.joined_by(epoch, header.base_sequence)
+        try:
+            asking.prove(self.name, header)
+        except Unverified:
+            raise
+        except KafkaError:
+            self.begin_verification(producer_id, epoch, header.base_sequence, asking.since_ms, with_bumps=False)
+            raise
 
     def _check_guard(self, header: BatchHeader, guard: Guard | None) -> None:
         if guard is None:

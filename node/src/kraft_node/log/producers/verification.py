@@ -10,9 +10,13 @@ While a transaction is open in the partition, no guard is needed: its marker wil
 
 from __future__ import annotations
 
-from typing import Final
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
 
 from kraft_protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kraft_protocol.records.batch import BatchHeader
 
 
 class Guard:
@@ -35,6 +39,25 @@ class Guard:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
+class Asking(Guard):
+    """The guard of a request whose coordinator may be in this process: asked when a batch begins a transaction.
+
+    The batch is appended in the same call, so no marker can come between.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, now_ms: int) -> None:
+        super().__init__(-1, -1, now_ms, with_bumps=False)
+
+    @abstractmethod
+    def prove(self, partition: str, header: BatchHeader) -> None:
+        """Return if the batch may begin its transaction in `partition` ("topic-0").
+
+        Raises KafkaError if the coordinator refuses it, Unverified if another process coordinates it.
+        """
 
 
 VERIFIED: Final = Guard(-1, -1, 0, with_bumps=False)
