@@ -83,7 +83,7 @@ def test_a_step_of_a_long_job_is_named(caplog: pytest.LogCaptureFixture) -> None
     Turns(env.env).add(compare_ledgers)
     env.loop.run()
     env.close()
-    assert any("callback=Turns._run step=" in line and "compare_ledgers" in line for line in lines(caplog))
+    assert any("callback=Line._run step=" in line and "compare_ledgers" in line for line in lines(caplog))
 
 
 def test_a_partial_is_named_by_its_function() -> None:

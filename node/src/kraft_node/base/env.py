@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+
+from kraft_node.base.turns import Line
 
 if TYPE_CHECKING:
     from kraft_node.base.lag import LoopLag
@@ -239,6 +241,11 @@ class Env:
     """Changes with each boot of the machine; None if the system does not provide it."""
     lag: LoopLag | None = None
     """Measures the turns of the loop; None if time does not advance in a turn (simulation)."""
+    line: Line = field(init=False, repr=False, compare=False)
+    """Long work of all parts of the process."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "line", Line(self.clock, self.scheduler))
 
 
 TEMPORARY: Final = ".tmp"

@@ -1,7 +1,8 @@
 """Work that is longer than a turn of the loop may be: jobs that run step by step in turns.
 
 A step takes at most about a millisecond. Between two turns the loop handles its descriptors and timers. So an expensive
-client delays others by one turn only.
+client delays others by one turn only. All owners of jobs on a loop share its turns (`Line`): however many work at the
+same time, a turn does not become longer.
 """
 
 from __future__ import annotations
@@ -11,26 +12,72 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Env
+    from kraft_node.base.env import Clock, Env, Scheduler
 
-TURN_MS: Final = 2
+TURN_MS: Final = 1
 """After this time other work of the loop gets its turn; the clock counts whole milliseconds."""
 
 STEPS_A_TURN: Final = 16
 """Maximum of steps per turn, for simulations (where time does not advance) and for very short steps."""
 
 
+class Line:
+    """The owners of jobs on one loop. They take steps one after the other, whatever the number of their jobs."""
+
+    __slots__ = ("_clock", "_latest", "_owners", "_scheduled", "_scheduler")
+
+    def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._owners: deque[Turns] = deque()
+        self._latest: Turns | None = None
+        self._scheduled = False
+
+    def add(self, owner: Turns) -> None:
+        """Let `owner` take steps in later turns, as long as it has jobs."""
+        self._owners.append(owner)
+        if not self._scheduled:
+            self._scheduled = True
+            self._scheduler.call_soon(self._run)
+
+    def callback_name(self) -> str:
+        """For the log line of a slow callback: the latest step."""
+        latest = None if self._latest is None else self._latest.latest
+        return f"step={getattr(latest, '__qualname__', '')}"
+
+    def _run(self) -> None:
+        try:
+            self._take_turn()
+        finally:  # a step that raises is dropped; the others continue
+            self._scheduled = bool(self._owners)
+            if self._owners:
+                self._scheduler.call_soon(self._run)
+
+    def _take_turn(self) -> None:
+        owners = self._owners
+        start_ms = self._clock.monotonic_ms()
+        for _ in range(STEPS_A_TURN):
+            owner = self._latest = owners.popleft()
+            try:
+                owner.take_step()
+            finally:
+                if owner.goes_on():
+                    owners.append(owner)
+            if not owners or self._clock.monotonic_ms() - start_ms >= TURN_MS:
+                return
+
+
 class Turns:
     """The jobs of one owner, in the order of their arrival."""
 
-    __slots__ = ("_clock", "_latest", "_queue", "_scheduled", "_scheduler")
+    __slots__ = ("_is_in_line", "_line", "_queue", "latest")
 
     def __init__(self, env: Env) -> None:
-        self._clock = env.clock
-        self._scheduler = env.scheduler
+        self._line = env.line
         self._queue: deque[Callable[[], bool]] = deque()
-        self._latest: Callable[[], bool] | None = None
-        self._scheduled = False
+        self._is_in_line = False
+        self.latest: Callable[[], bool] | None = None
+        """The job that took the latest step."""
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -38,31 +85,20 @@ class Turns:
     def add(self, step: Callable[[], bool]) -> None:
         """Call `step` in a later turn, and again in later turns as long as it returns True."""
         self._queue.append(step)
-        if not self._scheduled:
-            self._scheduled = True
-            self._scheduler.call_soon(self._run)
+        if not self._is_in_line:
+            self._is_in_line = True
+            self._line.add(self)
 
-    def callback_name(self) -> str:
-        """For the log line of a slow callback: the latest step."""
-        return f"step={getattr(self._latest, '__qualname__', '')}"
+    def take_step(self) -> None:
+        """For the line: run one step of the first job. A job whose step raises is dropped."""
+        step = self.latest = self._queue.popleft()
+        if step():
+            self._queue.append(step)
 
-    def _run(self) -> None:
-        try:
-            self._take_turn()
-        finally:  # a step that raises is dropped; the others continue
-            self._scheduled = bool(self._queue)
-            if self._queue:
-                self._scheduler.call_soon(self._run)
-
-    def _take_turn(self) -> None:
-        queue = self._queue
-        start_ms = self._clock.monotonic_ms()
-        for _ in range(STEPS_A_TURN):
-            step = self._latest = queue.popleft()
-            if step():
-                queue.append(step)
-            if not queue or self._clock.monotonic_ms() - start_ms >= TURN_MS:
-                return
+    def goes_on(self) -> bool:
+        """For the line, after a step: whether jobs are left."""
+        self._is_in_line = bool(self._queue)
+        return self._is_in_line
 
 
 class OneByOne:

@@ -43,7 +43,7 @@ PIPELINED_MAX: Final = 256
 CORKED_MAX: Final = 256 * 1024
 """Response bytes that are collected before they are passed to the socket, even if more requests are available."""
 
-TURN_MS: Final = 2
+TURN_MS: Final = 1
 TURN_COSTS: Final = 1024
 """The loop time of a connection before others get their turn: a read of 256 KiB may hold 18,000 requests."""
 
@@ -254,6 +254,7 @@ class Connection(Authenticating):
                 self.server.large.held -= items
                 return
             self._items += items
+            self._large_requests = [*(self._large_requests or ()), request]
         elif self.closed or outcome is None:
             return
         elif isinstance(outcome, DecodeError):
