@@ -142,3 +142,84 @@ def test_each_member_is_notified_once_of_all_appends_since_it_joined(
                 member.reported.clear()
     rig.loop.run()
     assert all(bool(reader.reported) == (reader in began and began[reader] < grown) for reader in readers)
+
+
+def test_a_patient_member_is_notified_once_there_is_enough(rig: Rig) -> None:
+    crowd, patient = rig.crowd([Reader() for _ in range(FEW + 1)]), Reader()
+    crowd.notify(7)
+    crowd.add(patient, 100)
+    for _ in range(9):
+        crowd.notify(11)
+    rig.loop.run()
+    assert not patient.reported
+    crowd.notify(1)
+    rig.loop.run()
+    assert patient.reported == [100]
+    assert not crowd
+
+
+def test_a_patient_member_learns_of_other_changes_at_once(rig: Rig) -> None:
+    crowd, patient = rig.crowd([Reader() for _ in range(FEW + 1)]), Reader()
+    crowd.add(patient, 100)
+    crowd.notify(0)
+    rig.loop.run()
+    assert patient.reported == [0]
+    crowd.add(patient, 100)
+    crowd.notify(99)
+    rig.loop.run()
+    assert patient.reported == [0]
+
+
+def test_patient_members_that_leave_are_forgotten(rig: Rig) -> None:
+    crowd = rig.crowd([Reader() for _ in range(FEW + 1)])
+    readers = [Reader() for _ in range(1000)]
+    for reader in readers:
+        crowd.add(reader, 100)
+    for reader in readers[1:]:
+        crowd.discard(reader)
+    assert len(crowd._heap) <= 2 + watching.LEFT_MAX
+    crowd.notify(100)
+    rig.loop.run()
+    assert [len(reader.reported) for reader in readers] == [1] + [0] * 999
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_patient_member_is_notified_once_and_not_too_early(
+    rig: Rig, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "TOLD_A_STEP", 2)
+    monkeypatch.setattr(watching, "LEFT_MAX", 4)
+    rng = random.Random(seed)
+    readers = [Reader(number) for number in range(100)]
+    crowd = rig.crowd([Reader() for _ in range(FEW + 1)])
+    grown = changed = 0
+    began: dict[Reader, tuple[int, int]] = {}
+    for _ in range(600):
+        what = rng.randrange(5)
+        reader = rng.choice(readers)
+        if what == 0:
+            size = rng.randint(1, 100)
+            grown += size
+            crowd.notify(size)
+        elif what == 1 and rng.random() < 0.1:
+            grown += 1
+            changed = grown
+            crowd.notify(0)
+        elif what == 2:
+            crowd.discard(reader)
+            began.pop(reader, None)
+        elif what == 3 and reader not in began:
+            missing = rng.choice((1, 50, 300))
+            crowd.add(reader, missing)
+            began[reader] = (grown, missing)
+        else:
+            rig.loop.turn()
+        for member in list(began):
+            if member.reported:
+                since, missing = began.pop(member)
+                assert member.reported == [0 if since < changed else grown - since]
+                assert since < changed or grown - since >= missing
+                member.reported.clear()
+    rig.loop.run()
+    for member, (since, missing) in began.items():
+        assert bool(member.reported) == (since < changed or grown - since >= missing)

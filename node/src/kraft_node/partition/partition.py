@@ -450,12 +450,15 @@ class Partition:
 
     # --- watching ---
 
-    def watch(self, watcher: Watcher, isolation: int = READ_UNCOMMITTED) -> None:
-        """Notify `watcher` once, soon after the next change that is visible to readers with this isolation."""
+    def watch(self, watcher: Watcher, isolation: int = READ_UNCOMMITTED, missing_bytes: int = 1) -> None:
+        """Notify `watcher` once, soon after the next change that is visible to readers with this isolation.
+
+        Appends of less than `missing_bytes` may be left out.
+        """
         if isolation == READ_LOG_END:
-            self.end_watchers = added(self.end_watchers, watcher, self._turns)
+            self.end_watchers = added(self.end_watchers, watcher, self._turns, missing_bytes)
         else:
-            self.watchers = added(self.watchers, watcher, self._turns)
+            self.watchers = added(self.watchers, watcher, self._turns, missing_bytes)
 
     def unwatch(self, watcher: Watcher) -> None:
         """Do not notify `watcher`. Allowed if it was notified or was never watching."""

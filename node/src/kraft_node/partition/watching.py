@@ -7,8 +7,10 @@ loop: an append costs the same for any number of watchers.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kraft_node.base.calls import call_each
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 FEW: Final = 8
 TOLD_A_STEP: Final = 32
 """Watchers of a crowd that are notified in one turn: a tenth of a millisecond."""
+LEFT_MAX: Final = 64
+"""Entries of watchers that have left, beyond those of the present ones, that trigger a rebuild of the heap."""
+
+
+_NOBODY: Final = (-1, -1)
 
 
 class Watcher(Protocol):
@@ -41,45 +48,62 @@ class Crowd:
 
     `_grown` counts all appended bytes, and each watcher keeps the count at which it began. So a watcher with a late
     turn learns of all bytes that were appended meanwhile. A watcher that began after the latest append is not
-    notified.
+    notified. Watchers that need more bytes wait in a heap, by the count at which they have enough, so appends before
+    cost nothing for them.
     """
 
-    __slots__ = ("_changed_at", "_grown", "_is_notifying", "_marks", "_turns")
+    __slots__ = ("_changed_at", "_due", "_grown", "_heap", "_is_notifying", "_marks", "_patient", "_sequence", "_turns")
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._marks: OrderedDict[Watcher, int] = OrderedDict()
+        self._patient: dict[Watcher, tuple[int, int]] = {}
+        """Watchers that need more bytes: the count at which each began, and its number in the heap."""
+        self._heap: list[tuple[int, int, Watcher]] = []
+        self._due: deque[tuple[Watcher, int]] = deque()
+        """Watchers that were patient, with the count at which each began."""
+        self._sequence = 0
         self._grown = 0
         self._changed_at = 0
         """The count at the last notification that was not about an append."""
         self._is_notifying = False
 
     def __len__(self) -> int:
-        return len(self._marks)
+        return len(self._marks) + len(self._patient)
 
     def __iter__(self) -> Iterator[Watcher]:
-        return iter(self._marks)
+        return chain(self._marks, self._patient)
 
-    def add(self, watcher: Watcher) -> None:
-        """Notify `watcher` of later appends."""
-        self._marks[watcher] = self._grown
+    def add(self, watcher: Watcher, missing_bytes: int = 1) -> None:
+        """Notify `watcher` of later appends, once they have `missing_bytes`."""
+        if missing_bytes <= 1:
+            self._marks[watcher] = self._grown
+            return
+        self._sequence += 1
+        self._patient[watcher] = (self._grown, self._sequence)
+        heappush(self._heap, (self._grown + missing_bytes, self._sequence, watcher))
 
     def discard(self, watcher: Watcher) -> None:
         """Stop notifying `watcher`; allowed if it is missing."""
-        self._marks.pop(watcher, None)
+        if self._marks.pop(watcher, None) is None and self._patient.pop(watcher, None) is not None:
+            patient = self._patient
+            if len(self._heap) > 2 * len(patient) + LEFT_MAX:
+                self._heap = [entry for entry in self._heap if patient.get(entry[2], _NOBODY)[1] == entry[1]]
+                heapify(self._heap)
 
     def notify(self, appended_bytes: int) -> None:
         """Notify all present watchers, in turns; 0 bytes if something else changed."""
         self._grown += appended_bytes or 1
         if not appended_bytes:
             self._changed_at = self._grown
-        if self._marks and not self._is_notifying:
-            self._is_notifying = True
+            self._due += ((watcher, began) for watcher, (began, _) in self._patient.items())
+            self._heap.clear()
+        if not self._is_notifying and self._goes_on():
             self._turns.add(self._step)
 
     def _step(self) -> bool:
         try:
-            call_each(self._due())
+            call_each(self._next())
         except BaseException:
             if self._goes_on():
                 self._turns.add(self._step)  # the exception ends the turn, not the notification
@@ -87,35 +111,53 @@ class Crowd:
         return self._goes_on()
 
     def _goes_on(self) -> bool:
-        marks = self._marks
-        self._is_notifying = bool(marks) and next(iter(marks.values())) < self._grown
+        marks, heap, grown = self._marks, self._heap, self._grown
+        self._is_notifying = (
+            (bool(marks) and next(iter(marks.values())) < grown)
+            or bool(self._due)
+            or (bool(heap) and heap[0][0] <= grown)
+        )
         return self._is_notifying
 
-    def _due(self) -> list[Callable[[], None]]:
+    def _next(self) -> list[Callable[[], None]]:
+        """The notifications of one step; their watchers no longer watch."""
         marks, grown, changed_at = self._marks, self._grown, self._changed_at
-        due: list[Callable[[], None]] = []
-        while marks and len(due) < TOLD_A_STEP:
-            watcher, mark = next(iter(marks.items()))
-            if mark == grown:
+        found: list[Callable[[], None]] = []
+        for _ in range(TOLD_A_STEP):
+            if self._due:
+                watcher, began = self._due.popleft()
+                if self._patient.get(watcher, _NOBODY)[0] != began:
+                    continue
+                del self._patient[watcher]
+            elif self._heap and self._heap[0][0] <= grown:
+                _, number, watcher = heappop(self._heap)
+                began, present = self._patient.get(watcher, _NOBODY)
+                if present != number:
+                    continue
+                del self._patient[watcher]
+            elif marks and (first := next(iter(marks.items())))[1] < grown:
+                watcher, began = first
+                del marks[watcher]
+            else:
                 break
-            del marks[watcher]
-            due.append(partial(watcher.partition_changed, 0 if mark < changed_at else grown - mark))
-        return due
+            found.append(partial(watcher.partition_changed, 0 if began < changed_at else grown - began))
+        return found
 
 
 Watchers: TypeAlias = "list[Watcher] | Crowd | None"
 """In the order in which they began to watch; None without watchers."""
 
 
-def added(watchers: Watchers, watcher: Watcher, turns: Turns | None) -> Watchers:
+def added(watchers: Watchers, watcher: Watcher, turns: Turns | None, missing_bytes: int = 1) -> Watchers:
     """Add `watcher` behind the others; changes `watchers` in place if possible.
 
-    Without `turns` (a replica without a broker) they stay a list.
+    Without `turns` (a replica without a broker) they stay a list. A list notifies of each append, a crowd once there
+    are `missing_bytes` more.
     """
     if watchers is None:
         return [watcher]
     if isinstance(watchers, Crowd):
-        watchers.add(watcher)
+        watchers.add(watcher, missing_bytes)
     elif len(watchers) < FEW or turns is None:
         watchers.append(watcher)
     else:

@@ -296,16 +296,21 @@ def settle(
     return answered
 
 
-def _rest(session: FetchSession, wanted: FetchPartition, replicas: ReplicaManager, isolation: int) -> None:
+def _rest(
+    session: FetchSession, wanted: FetchPartition, replicas: ReplicaManager, isolation: int, missing_bytes: int = 1
+) -> None:
     """Watch a partition that was read to its end. Leave it ready otherwise: the answer had no room for it."""
     partition = replicas.peek(wanted.key)
     if partition is not None and partition.readable_end(isolation) <= wanted.offset:
         session.ready.pop(wanted.key, None)
-        wanted.watch(partition, isolation)
+        wanted.watch(partition, isolation, missing_bytes)
 
 
-def watch(session: FetchSession, rows: list[Row], replicas: ReplicaManager, isolation: int) -> None:
-    """Before waiting, without an answer yet: watch every partition that was read.
+def watch(
+    session: FetchSession, rows: list[Row], replicas: ReplicaManager, isolation: int, missing_bytes: int = 1
+) -> None:
+    """Before waiting, without an answer yet: watch every partition that was read; `missing_bytes` as in
+    `FetchPartition.watch`.
 
     A partition with news that do not cause an answer (the high watermark, for a follower) stays ready and is reported
     later.
@@ -313,10 +318,10 @@ def watch(session: FetchSession, rows: list[Row], replicas: ReplicaManager, isol
     for wanted, row in rows:
         if not row.error_code:
             if (row.high_watermark, row.log_start_offset) == (wanted.sent_high_watermark, wanted.sent_start_offset):
-                _rest(session, wanted, replicas, isolation)
+                _rest(session, wanted, replicas, isolation, missing_bytes)
             partition = replicas.peek(wanted.key)
             if partition is not None:
-                wanted.watch(partition, isolation)
+                wanted.watch(partition, isolation, missing_bytes)
 
 
 def _in_memory(records: FileSlice, disk: Disk) -> Any:

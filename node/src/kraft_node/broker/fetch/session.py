@@ -104,11 +104,19 @@ class FetchPartition:
         """Send it with the next answer, without causing one (called by the watched partition)."""
         self.owner.ready[self.key] = self
 
-    def watch(self, partition: Partition, isolation: int) -> None:
-        """Have `partition` report its next news for this `isolation`, once. Ignored if watching or closed already."""
+    def watch(self, partition: Partition, isolation: int, missing_bytes: int = 1) -> None:
+        """Have `partition` report its next news for this `isolation`, once. Ignored if watching or closed already.
+
+        Appends of less than `missing_bytes` need not be reported.
+        """
         if self.watched is None and not self.owner.is_closed:
             self.watched = partition
-            partition.watch(self, isolation)
+            partition.watch(self, isolation, missing_bytes)
+
+    def look_again(self) -> None:
+        """Read the partition again: it may have appends that were not reported."""
+        self.unwatch()
+        self.owner.ready[self.key] = self
 
     def unwatch(self) -> None:
         """Stop watching; allowed if nothing is watched."""

@@ -204,7 +204,17 @@ class WaitingFetch:
 
     def _watch(self, found: reader.Collected) -> None:
         self.missing_bytes = self.min_bytes - found.size_bytes
-        reader.watch(self.session, found.rows, self.handler.replicas, self.isolation)
+        reader.watch(self.session, found.rows, self.handler.replicas, self.isolation, self._patience())
+
+    def _patience(self) -> int:
+        """The bytes below which a partition need not report appends: several partitions may have enough together."""
+        return self.missing_bytes if len(self.session.partitions) == 1 else 1
+
+    def _end_patience(self) -> None:
+        """The only partition may have appends that it has not reported."""
+        if self.min_bytes > 1 and len(self.session.partitions) == 1:
+            for wanted in self.session.partitions.values():
+                wanted.look_again()
 
     def _arrived(self, wanted: FetchPartition, appended_bytes: int) -> None:
         self.missing_bytes -= appended_bytes
@@ -214,7 +224,7 @@ class WaitingFetch:
             return
         partition = self.handler.replicas.peek(wanted.key)
         if partition is not None:
-            wanted.watch(partition, self.isolation)
+            wanted.watch(partition, self.isolation, self._patience())
 
     def _wake(self) -> None:
         """Read again in a turn: thousands of fetches may wait for one partition."""
@@ -250,6 +260,7 @@ class WaitingFetch:
     def _expired(self) -> None:
         if not self.done:
             self.is_late = True
+            self._end_patience()
             self._wake()
 
     def shorten_wait(self) -> None:
@@ -278,6 +289,7 @@ class WaitingFetch:
             self.clock.waiting.remove(self)
             self.clock = None
         self.session.arrived = None
+        self._end_patience()
         self.handler.waiting.discard(self)
 
 
