@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.long_answers import answer_later
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.session import ROWS, FetchSession
-from kraft_node.broker.pieces import pieces
+from kraft_node.broker.pieces import PARTITIONS, pieces
 from kraft_protocol.client.fetch_session import INITIAL_EPOCH, NO_SESSION
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire.messages import FetchResponse
@@ -115,9 +115,10 @@ class FirstRead:
         """Apply the request to the session. Returns the response if no partition needs a read."""
         handler, request, session = self._handler, self._request, self._session
         yield from self._named()
-        for piece in pieces(request, ("forgotten_topics_data", "partitions")) if request.forgotten_topics_data else ():
-            session.forget(piece.forgotten_topics_data)
-            yield
+        if request.forgotten_topics_data:
+            for piece in pieces(request, ("forgotten_topics_data", "partitions"), PARTITIONS):
+                session.forget(piece.forgotten_topics_data)
+                yield
         if not session.partitions:
             handler.sessions.close(session.id)
             session = self._session = FetchSession(by_topic_id=session.by_topic_id, replica_id=session.replica_id)
@@ -139,7 +140,7 @@ class FirstRead:
         return None
 
     def _named(self) -> Generator[None, None, None]:
-        for piece in pieces(self._request, ("topics", "partitions")):
+        for piece in pieces(self._request, ("topics", "partitions"), PARTITIONS):
             self._session.update(piece.topics)
             yield
 

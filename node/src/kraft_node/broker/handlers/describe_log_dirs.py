@@ -169,7 +169,7 @@ class DescribeLogDirsHandler:
 
 def _wanted(request: Any) -> Generator[None, None, dict[str, set[int]]]:
     wanted: dict[str, set[int]] = {}
-    for piece in pieces(request, ("topics", "partitions")):
+    for piece in pieces(request, ("topics", "partitions"), PARTITIONS_A_STEP):
         for topic in piece.topics:
             wanted.setdefault(topic.topic, set()).update(topic.partitions)
         yield
