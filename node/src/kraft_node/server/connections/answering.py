@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kraft_node.base.net import Outgoing, Transport
     from kraft_node.base.request import RequestContext
     from kraft_node.server.connections.listener import ServerListener
+    from kraft_protocol.wire.classes import Message
 
 log = logging.getLogger("kraft_node.server.connections.connection")
 
@@ -35,6 +36,7 @@ class Answering(Received):
         "_burst",
         "_corked_bytes",
         "_items",
+        "_large_requests",
         "_muted_until_ms",
         "_out",
         "_resting",
@@ -62,6 +64,8 @@ class Answering(Received):
         """Ends the time without requests; None if the connection is not muted."""
         self._muted_until_ms = 0
         self._items = 0
+        # The large requests with these items; None: there are none.
+        self._large_requests: list[Message] | None = None
 
     @abstractmethod
     def _goes_on_at_once(self) -> bool:
@@ -153,14 +157,17 @@ class Answering(Received):
         if not self.closed:
             self.server.apis[ctx.api_key].metrics.answered(message)
         steps = encode_response_in_steps(ctx.correlation_id, ctx.api_key, ctx.api_version, message)
-        while not self.closed:
-            try:
-                next(steps)
-            except StopIteration as end:
-                parts: list[Outgoing] = end.value
-                return parts
-            yield
-        return None
+        try:
+            while not self.closed:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    parts: list[Outgoing] = end.value
+                    return parts
+                yield
+            return None
+        finally:
+            self.server.large.release(message)
 
     def _encoded(self, ctx: RequestContext, outcome: list[Outgoing] | Exception | None) -> None:
         waiting = self._waiting
@@ -182,8 +189,12 @@ class Answering(Received):
 
     def _release_items(self) -> None:
         """The items of this connection's large requests no longer count."""
-        self.server.large.held -= self._items
+        large = self.server.large
+        large.held -= self._items
         self._items = 0
+        requests, self._large_requests = self._large_requests, None
+        for request in requests or ():
+            large.release(request)
 
     def mute(self, for_ms: int) -> None:
         """Handle no requests for this time: the next answer makes the client pause (KIP-219)."""

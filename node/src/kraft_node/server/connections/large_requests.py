@@ -31,7 +31,13 @@ HELD_MAX: Final = 4 * ITEMS_MAX
 refused.
 """
 
-FEW_ITEMS: Final = 16 * STEP_ITEMS
+FEW_ITEMS: Final = 64 * STEP_ITEMS
+
+FREED_A_STEP: Final = 500
+"""Items that are freed in one step: a tenth of a millisecond."""
+
+FEW_IN_ITEM: Final = 16
+"""Items of an array within an item that are freed with it."""
 
 
 class LargeRequests:
@@ -58,6 +64,10 @@ class LargeRequests:
         """
         self._line.add(self._steps(request, frame, version, is_wanted), done)
 
+    def release(self, message: Message) -> None:
+        """Free a large message in steps, after all others have dropped it: at once, its objects take 50 ms."""
+        self._line.add(_freed([message]), _nothing)
+
     def _steps(
         self, request: type[Message], frame: memoryview, version: int, is_wanted: Callable[[], bool]
     ) -> Generator[None, None, tuple[Message, int] | None]:
@@ -79,3 +89,31 @@ class LargeRequests:
             yield
             if not is_wanted():
                 return None
+
+
+def _freed(held: list[Any]) -> Generator[None, None, None]:
+    """Drop the only message in `held`, then its items, some in each step.
+
+    Others may still use the message, so it stays as it is: copies of its arrays keep the items.
+    """
+    yield
+    arrays = _arrays(held.pop(), 0)
+    while arrays:
+        items = arrays.pop()
+        while items:
+            for item in items[-FREED_A_STEP:]:
+                if hasattr(item, "_fields"):
+                    arrays += _arrays(item, FEW_IN_ITEM)
+            item = None
+            del items[-FREED_A_STEP:]
+            yield
+
+
+def _arrays(message: Message, few: int) -> list[list[Any]]:
+    """Copies of the arrays in a message or item with more than `few` items."""
+    values = (getattr(message, name) for name in message._fields)
+    return [list(value) for value in values if isinstance(value, list) and len(value) > few]
+
+
+def _nothing(_outcome: object) -> None:
+    """A message was freed."""
