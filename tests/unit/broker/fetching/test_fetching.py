@@ -479,3 +479,18 @@ def test_fetches_of_disconnected_clients_free_their_places(rig: Rig, monkeypatch
     rig.loop.now_ms += 1000
     assert rig.fetch(("a", 0, 0)) is None
     assert len(rig.fetches.waiting) == 2
+
+
+def test_the_end_of_a_transaction_wakes_a_fetch_that_needs_more_than_its_marker(rig: Rig) -> None:
+    """The marker has few bytes, the records before it have many: the fetch waited for its whole time."""
+    rig.append("a")
+    log = rig.logs["a", 0]
+    log.held_stable = 0
+    size = rig.append("a")
+    assert rig.fetch(("a", 0, 0), isolation_level=1, min_bytes=2 * size) is None
+    size = rig.append("a", size=1)
+    log.held_stable = None
+    rig.append("a", size=1)
+    rig.loop.run()
+    (answer,) = rig.client.answers
+    assert rows(answer)["a", 0].records

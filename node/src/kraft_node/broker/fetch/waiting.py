@@ -12,6 +12,7 @@ from kraft_node.base.long_answers import answer_with
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.cold import bring_in
 from kraft_node.broker.fetch.session import ROWS, FetchPartition, FetchSession, SessionCache
+from kraft_node.partition.listed_offsets import READ_COMMITTED, READ_UNCOMMITTED
 from kraft_protocol.client.fetch_session import NO_SESSION
 from kraft_protocol.wire.messages import FetchRequest
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kraft_node.broker.replication.throttle import ReplicationQuota
     from kraft_node.partition.followers import FollowerClock
     from kraft_node.partition.manager import ReplicaManager
+    from kraft_node.partition.partition import Partition
 
 WAITING_MAX: Final = 20_000
 """Maximum of waiting fetches: twice the number of idle consumers for which a node is sized. Above it, a fetch is
@@ -95,6 +97,7 @@ class WaitingFetch:
         "done",
         "handler",
         "has_news",
+        "held_back",
         "is_late",
         "isolation",
         "max_bytes",
@@ -130,6 +133,8 @@ class WaitingFetch:
         """Whether a read is scheduled or runs in turns; until its end, arrivals are only counted."""
         self.has_news = False
         """Whether anything except appends has changed since the partitions were last read."""
+        self.held_back = False
+        """Whether an open transaction hid records of a partition at the last look: its end shows many bytes at once."""
         self.is_late = False
         self.cold_rounds = 0
         """How often lanes have read data for it that was not in memory."""
@@ -204,11 +209,20 @@ class WaitingFetch:
 
     def _watch(self, found: reader.Collected) -> None:
         self.missing_bytes = self.min_bytes - found.size_bytes
+        self.held_back = False
+        if self.isolation == READ_COMMITTED:
+            for wanted, _ in found.rows:
+                self._note_held_back(self.handler.replicas.peek(wanted.key))
         reader.watch(self.session, found.rows, self.handler.replicas, self.isolation, self._patience())
 
+    def _note_held_back(self, partition: Partition | None) -> None:
+        if partition is not None and partition.readable_end(READ_COMMITTED) < partition.readable_end(READ_UNCOMMITTED):
+            self.held_back = True
+
     def _patience(self) -> int:
-        """The bytes below which a partition need not report appends: several partitions may have enough together."""
-        return self.missing_bytes if len(self.session.partitions) == 1 else 1
+        """The bytes below which a partition need not report appends: several partitions may have enough together, and
+        a small marker ends a transaction."""
+        return 1 if self.isolation == READ_COMMITTED or len(self.session.partitions) > 1 else self.missing_bytes
 
     def _end_patience(self) -> None:
         """The only partition may have appends that it has not reported."""
@@ -218,12 +232,15 @@ class WaitingFetch:
 
     def _arrived(self, wanted: FetchPartition, appended_bytes: int) -> None:
         self.missing_bytes -= appended_bytes
-        if self.missing_bytes <= 0 or appended_bytes == 0:
+        partition = self.handler.replicas.peek(wanted.key)
+        shows = self.held_back and partition is not None and partition.readable_end(self.isolation) > wanted.offset
+        if self.missing_bytes <= 0 or appended_bytes == 0 or shows:
             self.has_news |= appended_bytes == 0
             self._wake()
             return
-        partition = self.handler.replicas.peek(wanted.key)
         if partition is not None:
+            if self.isolation == READ_COMMITTED:
+                self._note_held_back(partition)
             wanted.watch(partition, self.isolation, self._patience())
 
     def _wake(self) -> None:
