@@ -29,6 +29,7 @@ FILES_MAX: Final = 4
 class TimedLog(Protocol):
     """What a look-up by time needs of a log."""
 
+    closed: bool
     dir: LogDir
     segments: SegmentList
     start_offset: int
@@ -150,7 +151,8 @@ def read_times(log: TimedLog, done: Callable[[], None]) -> None:
     """Read the timestamps that look-ups in `log` need in a lane, then call `done` on the loop.
 
     Without usable indexes the batches are read. Damage ends the replica. What was found about files that compaction or
-    a truncation has replaced meanwhile is dropped: the next look-up has it read again.
+    a truncation has replaced meanwhile is dropped: the next look-up has it read again. So is what was not found of a
+    log that was deleted or has moved.
     """
     first = log.segment_number(log.start_offset)
     unread = log.segments.unread(first)
@@ -181,7 +183,8 @@ def read_times(log: TimedLog, done: Callable[[], None]) -> None:
         return found
 
     def finished(found: _Found | BaseException) -> None:
-        if not isinstance(found, BaseException) and log.segments.files_mark is mark and log.truncations == truncations:
+        is_same = not log.closed and log.segments.files_mark is mark and log.truncations == truncations
+        if is_same and not isinstance(found, BaseException):
             log.segments.learn_times(found.times)
             if found.part is not None and log.start_offset == start:
                 log.partial_times = found.part

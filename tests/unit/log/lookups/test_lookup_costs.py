@@ -172,3 +172,17 @@ def test_a_reopened_log_has_all_its_timestamps() -> None:
     again = node.start(lambda _: log.config).get("t", 0)
     assert again is not None
     assert again.offset_for_timestamp(NOW + 1000) == (NOW + 1000, 0)
+
+
+def test_a_log_deleted_during_its_look_up_leaves_its_directory_online() -> None:
+    """The lane found no files under the old name, which counted as an I/O error of the directory."""
+    node, log = with_a_short_time_index()
+    with pytest.raises(TimesUnread):
+        log.offset_for_timestamp(NOW + 1000, 8)
+    done: list[int] = []
+    read_times(log, lambda: done.append(1))
+    node.manager.delete("t", 0)
+    node.rest()
+    assert done == [1]
+    assert node.manager.directories[0].online
+    assert not node.failures
