@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from kraft_node.log import names
@@ -9,6 +11,7 @@ from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
 from kraft_node.log.manager.log_manager import LogManager
 from kraft_node.log.recovery import opening, walking
+from kraft_protocol.errors import KafkaError
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, batch, values
 
@@ -26,12 +29,16 @@ def started(node: Node) -> LogManager:
 def killed_node() -> Node:
     """A node whose log has several segments, four leader epochs and a producer, killed before any flush."""
     node = Node()
-    log = started(node).create("t", 0, ID)
+    written(started(node).create("t", 0, ID))
+    node.kill()
+    return node
+
+
+def written(log: Log) -> None:
+    """Append the batches that `check` finds."""
     for number in range(BATCHES):
         how = {"producer_id": 1, "producer_epoch": 0, "base_sequence": number, "timestamp": NOW + number}
         log.append_as_leader(batch(b"%d" % number, **how), number // 60, NOW)
-    node.kill()
-    return node
 
 
 def check(log: Log) -> None:
@@ -98,6 +105,25 @@ def test_a_kill_during_recovery_after_a_reboot_causes_another_whole_scan(monkeyp
     assert log is not None
     assert seen == [0]
     check(log)
+
+
+def test_a_directory_that_failed_is_scanned_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes that the disk had lost counted as durable without a reboot: holes stayed in the log."""
+    node = Node()
+    written(started(node).create("t", 0, ID))
+    log = node.manager.get("t", 0)
+    assert log is not None
+    node.disk.fail = lambda operation, _: OSError(errno.EIO, "input/output error") if operation == "fsync" else None
+    with pytest.raises(KafkaError):
+        log.flush()
+    node.rest(100)
+    node.kill()
+    node.disk.fail = None
+    seen = walked_from(monkeypatch)
+    again = started(node).get("t", 0)
+    assert again is not None
+    assert seen == [0]
+    check(again)
 
 
 def test_a_missing_segment_causes_a_whole_scan() -> None:

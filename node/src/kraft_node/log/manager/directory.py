@@ -148,7 +148,14 @@ class Directory(LogDir):
         """Whether no disk failure has taken the directory offline."""
         return self.failed is None
 
-    # --- logs that fail by themselves ---
+    # --- failures ---
+
+    def fail(self, error: BaseException) -> KafkaError:
+        """As `LogDir.fail`. The next start does not trust the page cache: it may lack what the disk has lost."""
+        was_online, refused = self.online, super().fail(error)
+        if was_online and not self.online:
+            self.env.background.submit(self.lane, self._boot_mark.remove, lambda _: None)
+        return refused
 
     def damaged(self, log: Log, error: LogDirDamaged) -> KafkaError:
         """Quarantine the replica; the directory and its other logs continue."""
