@@ -27,7 +27,11 @@ Without a snapshot, recovery would read the segment's batches from the first, fa
 
 def write_epochs(log: Log) -> None:
     """Write the leader epochs; durable only after the next flush. Raises OSError."""
-    epochs_writer(log)()
+    try:
+        epochs_writer(log)()
+    except OSError:  # without a descriptor the log goes on: its next flush writes them
+        log.leader_epochs.dirty = True
+        raise
 
 
 def epochs_writer(log: Log, originals: Originals | None = None) -> Callable[[], None]:

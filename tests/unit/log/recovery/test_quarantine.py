@@ -181,6 +181,22 @@ def test_a_flush_without_a_descriptor_is_retried() -> None:
     assert rig.is_alive()
 
 
+def test_leader_epochs_without_a_descriptor_are_written_by_the_next_flush() -> None:
+    """They counted as written, so the log had lost its last epoch after the next start, even after a clean stop."""
+    rig = Rig()
+    log = rig.log(0)
+    log.append_as_leader(batch(b"late"), 7, NOW)
+    done: list[int] = []
+    rig.node.disk.short = True
+    log.flush_in_background(lambda: done.append(1))
+    rig.node.disk.short = False
+    rig.node.rest(1000)
+    assert done == [1]
+    rig.node.stop()
+    rig.start()
+    assert rig.log(0).leader_epochs.entries() == [(0, 0), (7, 12)]
+
+
 def test_undecodable_records_do_not_take_the_directory_offline() -> None:
     """Their checksum is right, so the sender is wrong, not the disk."""
     rig = Rig()
