@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from kraft_node.log.config import make_config
-from kraft_node.log.errors import LogDirDamaged, LogDirFailure
+from kraft_node.log.errors import CutLater, LogDirDamaged, LogDirFailure
 from kraft_node.log.log import Log
 from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.unit.log.node import ID, Node
@@ -195,6 +195,25 @@ def test_leader_epochs_without_a_descriptor_are_written_by_the_next_flush() -> N
     rig.node.stop()
     rig.start()
     assert rig.log(0).leader_epochs.entries() == [(0, 0), (7, 12)]
+
+
+def test_a_checkpoint_write_without_a_descriptor_is_not_retried_with_old_offsets() -> None:
+    """The retry came after a write that promised less, for a truncation: a kill then quarantined the replica."""
+    rig = Rig()
+    log = rig.log(0)
+    rig.node.disk.short = True
+    rig.node.manager.checkpoint_all()
+    rig.node.rest(50)
+    rig.node.disk.short = False
+    with pytest.raises(CutLater):
+        log.truncate_to(3)
+    rig.node.rest(50)
+    log.truncate_to(3)
+    rig.node.rest(1000)
+    rig.node.kill()
+    rig.start()
+    assert rig.log(0).end_offset == 3
+    assert rig.is_alive()
 
 
 def test_undecodable_records_do_not_take_the_directory_offline() -> None:

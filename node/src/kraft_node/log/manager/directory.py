@@ -426,6 +426,7 @@ class Directory(LogDir):
 
         def work() -> None:
             text.update(changes)
+            changes.clear()  # a retry, after later writes perhaps, must not bring these offsets back
             for number, name in enumerate(files):
                 write_atomic(disk, f"{self.path}/{name}", text.data(number))
 
