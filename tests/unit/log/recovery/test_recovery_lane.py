@@ -6,7 +6,7 @@ import pytest
 
 from kraft_node.log.checkpoints.offsets import column_of
 from kraft_node.log.config import make_config
-from kraft_node.log.manager.log_manager import LogManager
+from kraft_node.log.manager.log_manager import UNMEASURED, LogManager
 from kraft_node.log.recovery import background
 from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -57,6 +57,18 @@ def test_requests_for_a_long_log_are_refused_until_recovery_ends() -> None:
     assert found.dir is manager.directories[0]
     found.append_as_leader(batch(b"more"), 0, NOW)
     assert values(found)[-1] == b"more"
+
+
+def test_the_loop_does_not_measure_a_log_in_its_lane() -> None:
+    """The lane may rename a file between its listing and its measuring: that took the directory offline."""
+    node = killed(partitions=2)
+    manager = start(node)
+    asked(manager)
+    sizes = {partition: size for _, partition, size in manager.sizes(manager.directories[0])}
+    assert sizes[0] == UNMEASURED
+    assert sizes[1] > 0
+    node.rest(200)
+    assert {size for _, _, size in manager.sizes(manager.directories[0])} == {sizes[1]}
 
 
 def test_unused_logs_are_recovered_in_the_lane_and_closed() -> None:

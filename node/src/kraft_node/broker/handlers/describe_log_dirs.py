@@ -99,7 +99,7 @@ class DescribeLogDirsHandler:
         return Response(results=results)
 
     def _measure(self, ctx: RequestContext, response: Any, unmeasured: list[_Unmeasured]) -> None:
-        """Let a lane measure logs of very many files, then answer."""
+        """Let a lane measure logs that the loop must not measure, then answer."""
         disk = self._disk
 
         def work() -> None:

@@ -420,7 +420,8 @@ class LogManager:
     def sizes(self, directory: Directory) -> Iterator[tuple[str, int, int]]:
         """(topic, partition, bytes) of the logs in a directory; logs that are not open are measured by their files.
 
-        The size is `UNMEASURED` if a lane must call `measured`, because of too many files. Raises OSError.
+        The size is `UNMEASURED` if a lane must call `measured`: there are too many files, or another lane changes them
+        at this moment. Raises OSError.
         """
         for topic, entries in list(self._logs.items()):
             for partition in list(entries):
@@ -429,7 +430,7 @@ class LogManager:
                     continue
                 if isinstance(entry, Log):
                     yield topic, partition, entry.size_bytes
-                elif self.recovery.is_wide(entry, topic, partition):
+                elif self.recovery.is_busy_with(topic, partition) or self.recovery.is_wide(entry, topic, partition):
                     yield topic, partition, UNMEASURED
                 else:
                     yield topic, partition, measured(self.env.disk, self.path(entry, topic, partition))
