@@ -14,7 +14,7 @@ from kraft_protocol.ids import Uuid
 from kraft_protocol.records.batch import Record
 from tests.unit.log.compaction.test_cleaner import CONFIG, put
 from tests.unit.log.node import ID, Node
-from tests.unit.log.world import NOW, all_records, batch, values
+from tests.unit.log.world import NOW, all_records, batch, idempotent, values
 
 DELETE = make_config({**CONFIG, "cleanup.policy": "delete"})
 COMPACT = make_config({**CONFIG, "delete.retention.ms": "0"})
@@ -335,6 +335,32 @@ def test_a_name_proves_that_a_copy_is_complete(is_offline: bool) -> None:
     assert values(manager.futures.promote("t", 0)) == [b"a"]
     node.rest(100_000)
     assert [name for name in node.disk.listdir("/d1") if name.startswith("t-")] == []
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_kill_after_a_move_forgets_no_producer_without_a_batch(others: int) -> None:
+    """All records of the producer are deleted, so the copy has none of them; its state was in memory only."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    log = manager.create("t", 0, ID, directory_id=Uuid(manager.directories[0].id))
+    log.append_as_leader(idempotent(0, b"a", b"b"), 0, NOW)
+    log.roll(log.end_offset)
+    log.high_watermark = log.end_offset
+    log.delete_records(log.end_offset)
+    for _ in range(others):
+        log.append_as_leader(batch(b"c"), 0, NOW)
+        log.high_watermark = log.end_offset
+    copy = copied(manager, log)
+    copy.flush()
+    copy.producers.take_over(log.producers)
+    log.twin = None
+    manager.futures.promote("t", 0)
+    node.rest(100)
+    node.kill()
+    found = node.start().get("t", 0)
+    assert found is not None
+    assert (found.start_offset, found.end_offset) == (2, 2 + others)
+    assert found.append_as_leader(idempotent(0, b"a", b"b"), 0, NOW).is_duplicate
 
 
 def test_a_copy_without_the_old_name_is_not_known_to_be_complete() -> None:

@@ -27,6 +27,7 @@ from kraft_node.log import names
 from kraft_node.log.checkpoints import partition_metadata
 from kraft_node.log.checkpoints.offsets import column_of, offset_in
 from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.manager.closing import keep_producers
 from kraft_node.log.manager.directory import NO_BROKER_EPOCH, Directory
 from kraft_node.log.manager.names_sync import NEW_NAMES_SYNC_MS
 from kraft_node.log.recovery.opening import NEVER_COMPACTED, new_log, open_log
@@ -275,6 +276,8 @@ class Futures:
         log = self._open(found, topic, partition)
         # Without its log a copy is the log: it was complete and durable before its log was removed.
         assert found.proven or manager.directory_of(topic, partition) is None, "law: only proven copies replace logs"
+        with contextlib.suppress(OSError):  # a dead disk refuses the renames, too
+            keep_producers(log)  # no file of the copy knows producers without a batch: a kill would forget them
         directory, disk = found.directory, manager.env.disk
         compacted_below = self._compacted_below(topic, partition)
         unique = names.unique_of(found.path)
