@@ -336,8 +336,11 @@ class Fetcher:
         self._leave_session(followed.key)
         self._env.scheduler.call_later(followed.pause_ms, self._resume, followed)
 
+    def _is_followed(self, followed: Followed) -> bool:
+        return self._followed.get(followed.key) is followed and not self._closed
+
     def _resume(self, followed: Followed) -> None:
-        if self._followed.get(followed.key) is followed and not self._closed:
+        if self._is_followed(followed):
             followed.paused = False
             self._changed[followed.key] = followed
             self._soon()
@@ -356,7 +359,7 @@ class Fetcher:
             else:
                 self._pause(followed)
 
-        Reposition(self._node_id, followed.partition, peer, done)
+        Reposition(self._node_id, followed.partition, peer, lambda: self._is_followed(followed), done)
 
 
 def _append(partition: Partition, records: Any) -> None:

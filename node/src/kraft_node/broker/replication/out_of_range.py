@@ -28,15 +28,24 @@ TIMEOUT_MS: Final = 30_000
 
 class Reposition:
     """One repositioning by up to two ListOffsets requests; calls `done` with whether the partition can be fetched
-    again."""
+    again. Answers do nothing once `is_followed` is false: another fetcher may have fetched since, or the log is closed.
+    """
 
-    __slots__ = ("_done", "_leader_epoch", "_node_id", "_partition", "_peer")
+    __slots__ = ("_done", "_is_followed", "_leader_epoch", "_node_id", "_partition", "_peer")
 
-    def __init__(self, node_id: int, partition: Partition, peer: ControllerLink, done: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        partition: Partition,
+        peer: ControllerLink,
+        is_followed: Callable[[], bool],
+        done: Callable[[bool], None],
+    ) -> None:
         self._node_id = node_id
         self._partition = partition
         self._leader_epoch = partition.leader_epoch
         self._peer = peer
+        self._is_followed = is_followed
         self._done = done
         self._request_offset(LATEST, self._latest)
 
@@ -64,7 +73,8 @@ class Reposition:
         self._peer.send(request, None, answered, TIMEOUT_MS)
 
     def _is_current(self) -> bool:
-        return self._partition.leader_epoch == self._leader_epoch and not self._partition.is_leader
+        partition = self._partition
+        return partition.leader_epoch == self._leader_epoch and not partition.is_leader and self._is_followed()
 
     def _latest(self, end_offset: int) -> None:
         if end_offset < self._partition.log.end_offset:
