@@ -12,6 +12,7 @@ from kraft_node.broker.coordinators.transaction.rules import NEEDS_ID, ProducerE
 from kraft_node.broker.coordinators.transaction.states import (
     EPOCH_MAX,
     LABELS,
+    NEVER,
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREDECESSORS,
@@ -409,6 +410,13 @@ def test_an_open_transaction_times_out_after_its_own_time_out() -> None:
     assert rules.is_timed_out(one, 60_006)
     assert not rules.is_timed_out(transaction(ONGOING, pending=ONGOING), NOW)
     assert not any(rules.is_timed_out(transaction(state), NOW) for state in STORED if state is not ONGOING)
+
+
+def test_a_transaction_that_never_times_out_is_older_than_its_number_of_milliseconds() -> None:
+    """The number stands for no time-out (KIP-939): a prepared transaction was aborted after 25 days."""
+    month_ms = 30 * 86_400_000
+    assert not rules.is_timed_out(transaction(ONGOING, timeout_ms=NEVER), month_ms)
+    assert rules.is_timed_out(transaction(ONGOING, timeout_ms=NEVER - 1), month_ms)
 
 
 def test_only_a_resting_id_expires() -> None:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kraft_node.broker.coordinators.transaction.states import (
     ENDING,
     EPOCH_MAX,
+    NEVER,
     NO_EPOCH,
     NO_PRODUCER_ID,
     RESTING,
@@ -290,7 +291,7 @@ def is_timed_out(transaction: Transaction, now_ms: int) -> bool:
     could block readers of committed records for hours, as in Kafka; an abort loses nothing that was committed.
     """
     values = transaction.values
-    if values.state is not TransactionState.ONGOING or transaction.pending is not None:
+    if values.state is not TransactionState.ONGOING or transaction.pending is not None or values.timeout_ms == NEVER:
         return False
     return abs(now_ms - values.start_ms) > values.timeout_ms
 
