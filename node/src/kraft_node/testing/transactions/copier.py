@@ -50,7 +50,7 @@ async def copy(
             by_partition.setdefault(rng.choice(target), []).append(copied)
         if by_partition:
             await producer.send([producer.make(partition, values) for partition, values in by_partition.items()])
-        await producer.send_offsets(group, positions, generation=generation, member=member)
+        await producer.send_offsets(group, positions, fetcher.epochs, generation=generation, member=member)
     except MustAbort as why:
         producer.session.note(f"aborts: {why}")
         commit = False

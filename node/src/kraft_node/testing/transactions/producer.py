@@ -309,9 +309,18 @@ class ProducerProcess:
         await self._decided(asking, ErrorCode.OPERATION_NOT_ATTEMPTED, what="add partitions")
 
     async def send_offsets(
-        self, group: str, offsets: Mapping[tuple[str, int], int], *, generation: int = -1, member: str = ""
+        self,
+        group: str,
+        offsets: Mapping[tuple[str, int], int],
+        epochs: Mapping[tuple[str, int], int],
+        *,
+        generation: int = -1,
+        member: str = "",
     ) -> None:
-        """Commit the group's offsets with the transaction. Raises MustAbort, Fenced."""
+        """Commit the group's offsets, with the leader epochs of the records before them, in the transaction.
+
+        Raises MustAbort, Fenced.
+        """
         assert self.current is not None
         own = {"transactional_id": self.transactional_id, "producer_id": self._producer_id,
                "producer_epoch": self._epoch, "group_id": group}  # fmt: skip
@@ -323,7 +332,9 @@ class ProducerProcess:
         by_topic: dict[str, list[Any]] = {}
         for (topic, index), offset in offsets.items():
             row = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-                partition_index=index, committed_offset=offset
+                partition_index=index,
+                committed_offset=offset,
+                committed_leader_epoch=epochs.get((topic, index), -1),
             )
             by_topic.setdefault(topic, []).append(row)
         kind = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic

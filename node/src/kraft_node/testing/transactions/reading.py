@@ -31,6 +31,7 @@ class TransactionalFetcher(PartitionReader):
 
     def __init__(self, session: ClusterSession, checker: Checker, *, sessions: bool) -> None:
         super().__init__(session, checker, sessions=sessions)
+        session.refuses_older = True
         self.fresh: list[tuple[tuple[str, int], int, str]] = []
         """Partition, offset and value of records that nobody has taken yet."""
         self.is_behind = True
@@ -47,13 +48,13 @@ class TransactionalFetcher(PartitionReader):
         values: Values = []
         aborted = sorted(data.aborted_transactions or (), key=lambda txn: txn.first_offset)
         open_ids: set[int] = set()
-        end = position
+        end, epoch = position, -1
         for header in headers:
             while aborted and aborted[0].first_offset <= header.last_offset:
                 open_ids.add(aborted.pop(0).producer_id)
             if header.last_offset < position:
                 continue
-            end = header.last_offset + 1
+            end, epoch = header.last_offset + 1, header.partition_leader_epoch
             if header.is_control:
                 if marker_of(data.records, header) is ControlType.ABORT:
                     open_ids.discard(header.producer_id)
@@ -68,7 +69,7 @@ class TransactionalFetcher(PartitionReader):
             committed = self.isolation_level == 1
             span = ReadSpan(self._session.name, committed, partition, position, end, values)
             self.ledger.read(span, data.last_stable_offset, data.high_watermark)
-            self.positions[partition] = end
+            self.positions[partition], self.epochs[partition] = end, epoch
             self.fresh += [(partition, offset, value) for offset, value in values]
 
 

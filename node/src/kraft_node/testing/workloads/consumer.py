@@ -183,7 +183,11 @@ class Consumer:
             return
         by_topic: dict[str, list[Any]] = {}
         for (topic, index), offset in positions.items():
-            row = m.OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+            row = m.OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=offset,
+                committed_leader_epoch=self._fetcher.epochs.get((topic, index), -1),
+            )
             by_topic.setdefault(topic, []).append(row)
         request = m.OffsetCommitRequest(
             group_id=self.group,
@@ -237,6 +241,7 @@ async def fetch_committed(
             if row.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 return None
             session.expect(row.error_code, ErrorCode.NONE, what="offset fetch")
+            session.saw_epoch(topic.name, row.partition_index, row.committed_leader_epoch)
             found[topic.name, row.partition_index] = row.committed_offset
     return found
 

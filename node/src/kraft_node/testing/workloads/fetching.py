@@ -49,6 +49,8 @@ class PartitionReader:
         self.positions: dict[tuple[str, int], int] = {}
         self.high_watermarks: dict[tuple[str, int], int] = {}
         """The last high watermarks received in this assignment."""
+        self.epochs: dict[tuple[str, int], int] = {}
+        """The leader epoch of the last record read, which readers of transactions commit with its offset (KIP-320)."""
         self._session = session
         self._checker = checker
         self._sessions: dict[int, _FetchSession] | None = {} if sessions else None
@@ -59,6 +61,7 @@ class PartitionReader:
         self.positions = dict(positions)
         self._settled = dict(positions)
         self.high_watermarks = {}
+        self.epochs = {}
         if self._sessions is not None:
             self._sessions.clear()
 
@@ -174,6 +177,7 @@ class PartitionReader:
         position = self.positions[partition]
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.positions[partition] = self._begin_again(partition, position)
+            self.epochs.pop(partition, None)
             return
         if data.error_code:
             session.expect(data.error_code, *LEADER_GONE, what=f"fetch of {partition}")

@@ -56,6 +56,8 @@ class ClusterSession:
         self.leaders: dict[tuple[str, int], int] = {}
         self.leader_epochs: dict[tuple[str, int], int] = {}
         self.topic_ids: dict[str, bytes] = {}
+        self.refuses_older = False
+        """Whether a leader of an older epoch than one that was seen is refused, as by Kafka's clients (KIP-320)."""
 
     def note(self, what: str) -> None:
         """Add a line to the run's story under the client's name."""
@@ -118,13 +120,34 @@ class ClusterSession:
             if topic.error_code:
                 continue
             self.topic_ids[topic.name] = topic.topic_id
-            for partition in topic.partitions:
-                if partition.leader_id in self._addresses:
-                    self.leaders[topic.name, partition.partition_index] = partition.leader_id
-                    self.leader_epochs[topic.name, partition.partition_index] = partition.leader_epoch
-                else:
-                    self.leaders.pop((topic.name, partition.partition_index), None)
+            known = [self._learn_leader(topic.name, row) for row in topic.partitions]
+            if not all(known):
+                self._leave_bootstrap()
         return answer
+
+    def _learn_leader(self, topic: str, row: Any) -> bool:
+        """Note the leader of a partition. Returns False for one of an older leader epoch, which is refused."""
+        partition = (topic, row.partition_index)
+        if self.refuses_older and row.leader_epoch < self.leader_epochs.get(partition, -1):
+            self.note(f"refuses leader {row.leader_id} of {topic}-{row.partition_index}: epoch {row.leader_epoch}")
+            return False
+        if row.leader_id in self._addresses:
+            self.leaders[partition], self.leader_epochs[partition] = row.leader_id, row.leader_epoch
+        else:
+            self.leaders.pop(partition, None)
+        return True
+
+    def _leave_bootstrap(self) -> None:
+        """Ask another bootstrap node from now on: this one knows less than this client."""
+        client = self._clients.pop(BOOTSTRAP, None)
+        if client is not None:
+            client.close()
+
+    def saw_epoch(self, topic: str, partition: int, epoch: int) -> None:
+        """A committed offset has this leader epoch: a leader of an older epoch is out of date."""
+        if epoch > self.leader_epochs.get((topic, partition), -1):
+            self.leader_epochs[topic, partition] = epoch
+            self.forget_leader(topic, partition)
 
     async def leader(self, topic: str, partition: int) -> int:
         """The partition's leader; retries until a leader is known."""
