@@ -131,7 +131,11 @@ class InPlace(Asking):
         if code is None:
             raise Unverified(header.producer_id, partition)
         if code:
-            raise refusal(code, self._version)
+            raise self.refused(code)
+
+    def refused(self, code: ErrorCode) -> KafkaError:
+        """See `Asking`."""
+        return refusal(code, self._version)
 
 
 class Opening:

@@ -210,7 +210,7 @@ class Producers:
         """Ask the coordinator now. A refused batch leaves a guard: a later batch must not be appended first."""
         producer_id, epoch = header.producer_id, header.producer_epoch
         if producer is not None and epoch < producer.producer_epoch:
-            raise self._too_old(producer_id, epoch, producer)
+            raise asking.refused(ErrorCode.INVALID_PRODUCER_EPOCH)
         waiting = self._guards.get(producer_id)
         if waiting is not None:
             waiting.joined_by(epoch, header.base_sequence)

@@ -59,6 +59,10 @@ class Asking(Guard):
         Raises KafkaError if the coordinator refuses it, Unverified if another process coordinates it.
         """
 
+    @abstractmethod
+    def refused(self, code: ErrorCode) -> KafkaError:
+        """The producer's error for a batch about which the coordinator need not be asked."""
+
 
 VERIFIED: Final = Guard(-1, -1, 0, with_bumps=False)
 """Stands for a proof that is not checked: replays, tests, and brokers that do not verify transactions."""
