@@ -223,8 +223,7 @@ def test_older_epoch_is_refused_without_a_question(rig: Rig) -> None:
     answer = rig.answer()
     assert (answer["a", 0].error_code, answer["a", 0].log_start_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
     assert answer["a", 1].error_code == 0
-    rig.send(("a", 0, txn(epoch=0)))
-    assert rig.answer()["a", 0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert rows(rig.send(("a", 0, txn(epoch=0))))["a", 0].error_code == ErrorCode.INVALID_PRODUCER_EPOCH
     assert rig.coordinator.sent == []
 
 
