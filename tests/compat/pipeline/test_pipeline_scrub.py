@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from kraft_protocol.wire import messages as m
+from kraft_protocol.wire.api import ApiKey
 from tests.compat.members import Members, wait_for
 from tests.compat.targets import Target
 from tests.unit.pipeline.scrub.scrubbed import batches, write_replica
 
 CLIENT = "pipeline on Spark"
+SIDES = ("leader", "follower")
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -92,7 +96,6 @@ def test_scrub_over_the_wire_reads_the_replica_of_each_broker(spark: Any, tmp_pa
             producer.produce("orders", b"value %d" % number)
             if number % 50 == 49:
                 assert producer.flush(60) == 0
-        wait_for("all replicas know the high watermark", lambda: len(_readable(members)) == 2)
         spec = ScrubSpec(bootstrap=members.bootstrap, topics=("ord*",))
         report = run(spark, spec)
         assert report["findings"] == []
@@ -115,17 +118,49 @@ def test_scrub_over_the_wire_reads_the_replica_of_each_broker(spark: Any, tmp_pa
         members.stop()
 
 
-def _readable(members: Members) -> list[int]:
-    """The brokers from which a consumer can read the last record."""
-    from kraft_protocol.client import requests as m
-    from kraft_protocol.client.cluster import Cluster, Settings
+def test_a_report_over_the_wire_lists_a_replica_that_is_still_copied(spark: Any, tmp_path: Path) -> None:
+    from kraft_pipeline.scrub.run import run
+    from kraft_pipeline.scrub.spec import ScrubSpec
 
-    there = []
-    with Cluster(Settings(members.bootstrap)) as cluster:
-        topic = cluster.topic("orders")
-        for broker in topic.partitions[0].replicas:
-            body = m.fetch(topic.id, 0, 299, 1 << 20, max_wait_ms=100, committed=False)
-            answer = m.read_fetch(cluster.connection(broker).request(body))
-            if answer.high_watermark == 300:
-                there.append(broker)
-    return there
+    members = Members(tmp_path, ("kraftcluster",), ("kraftcluster", "kraftcluster"))
+    try:
+        members.start()
+        members.create("late")
+        producer = Producer({"bootstrap.servers": members.bootstrap, "linger.ms": 0})
+        for _ in range(20):
+            producer.produce("late", random.Random(0).randbytes(900_000))
+            assert producer.flush(60) == 0
+        _throttle(members, "late")
+        (first,) = _replicas(members, "late")
+        (other,) = set(members.broker_ids) - {first}
+        part = m.AlterPartitionReassignmentsRequest.ReassignablePartition(0, [first, other])
+        topic = m.AlterPartitionReassignmentsRequest.ReassignableTopic("late", [part])
+        request = m.AlterPartitionReassignmentsRequest(topics=[topic])
+        assert members.ask(first, ApiKey.ALTER_PARTITION_REASSIGNMENTS, request).error_code == 0
+        wait_for("the second replica", lambda: len(_replicas(members, "late")) == 2)
+        report = run(spark, ScrubSpec(bootstrap=members.bootstrap, topics=("late",)))
+        assert report["findings"] == []
+        (row,) = report["behind"]
+        assert (row["topic"], row["partition"], row["broker"]) == ("late", 0, other)
+        assert row["behind"] < 20
+    finally:
+        members.stop()
+
+
+def _replicas(members: Members, topic: str) -> list[int]:
+    found = AdminClient({"bootstrap.servers": members.bootstrap}).list_topics(topic, timeout=30)
+    return list(found.topics[topic].partitions[0].replicas)
+
+
+def _throttle(members: Members, topic: str) -> None:
+    """Let replicas copy a byte a second."""
+    admin = AdminClient({"bootstrap.servers": members.bootstrap})
+    given = {(ResourceType.TOPIC, topic): {f"{side}.replication.throttled.replicas": "*" for side in SIDES}}
+    rates = {f"{side}.replication.throttled.rate": "1" for side in SIDES}
+    given |= {(ResourceType.BROKER, str(broker)): rates for broker in members.broker_ids}
+    for (kind, name), values in given.items():
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in values.items()
+        ]
+        for done in admin.incremental_alter_configs([ConfigResource(kind, name, incremental_configs=entries)]).values():
+            done.result(30)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import heapq
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -26,6 +27,9 @@ from kraft_protocol.client.errors import GONE, OFFSET_OUT_OF_RANGE, BrokerError,
 T = TypeVar("T")
 FETCH_BYTES: Final = 8 * 1024 * 1024
 MAX_WAIT_MS: Final = 500
+LAG_S: Final = 30.0
+"""Seconds until a replica in the ISR must know the high watermark of the plan: after that, leaders remove it."""
+LOOK_S: Final = 0.1
 _COMPACT: Final = "compact"
 REPLICA_DDL: Final = (
     "topic string, partition int, topic_id binary, broker int, directory string, segment string, base bigint, "
@@ -114,6 +118,7 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
     """As `job._scan_segment`, for all offsets of a replica, and the first offset that it lacks outside of the ISR."""
     scanner = Scanner(expected=row["base"], compacted=row["compacted"], high_watermark=0)
     at = total = gone = 0
+    until = time.monotonic() + LAG_S
     try:
         at = row["base"]
         while at < row["high"]:
@@ -132,9 +137,12 @@ def _scan_replica(cluster: Cluster, row: dict[str, Any]) -> tuple[Any, list[kind
             if after <= at:
                 if not _is_in_sync(cluster, row):
                     return *_done(scanner, row, total, None), row["high"], at
+                if answer.high_watermark <= at and time.monotonic() < until:
+                    time.sleep(LOOK_S)
+                    continue
                 cut = f"no complete batch arrives at offset {at}, high watermark {answer.high_watermark}"
                 return *_done(scanner, row, total, Damage(kinds.CUT, -1, at, row["high"] - 1, cut)), gone, NOT_BEHIND
-            at = after
+            at, until = after, time.monotonic() + LAG_S
     except _DeletedError:
         gone = row["high"]
     except (ClientError, OSError) as e:

@@ -76,6 +76,8 @@ class Fleet:
         """`writer` makes the runner of a table, with an engine of its own; `wait` receives reasons of pauses."""
         self._specs, self._writer, self._wait = specs, writer, wait
         self._stopping = False
+        self._has_begun = self._waits = False
+        """Whether a table has begun or failed; whether a table could not begin at the last look."""
         self.runners: dict[str, Runner] = {}
         """Runners by the table's path, in the order of their start."""
         self.failures: dict[str, Exception] = {}
@@ -118,7 +120,7 @@ class Fleet:
             if time.monotonic() - looked >= LOOK_S:
                 self._look(rows)
                 looked = time.monotonic()
-            if self._threads and not any(thread.is_alive() for thread in self._threads):
+            if self._has_begun and not self._waits and not any(thread.is_alive() for thread in self._threads):
                 break  # all have failed
             time.sleep(STEP_S)
         for thread in self._threads:
@@ -135,12 +137,27 @@ class Fleet:
             self._wait(f"topics cannot be listed: {e}")
             return
         self._refuse(tables)
+        self._waits = False
         for table in tables.good:
-            if table.path not in self.runners and not self._stopping:
-                runner = self._begun(table)
-                thread = threading.Thread(target=self._work, args=(table, runner, rows), name=table.label, daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            if table.path not in self.runners and table.path not in self.failures and not self._stopping:
+                self._begin(table, rows)
+
+    def _begin(self, table: TableSpec, rows: list[int]) -> None:
+        """Start the runner of a table in a thread. If the table cannot be read now, the next look tries again."""
+        try:
+            runner = self._begun(table)
+        except Exception as e:
+            if may_pass(e):
+                self._waits = True
+                self._wait(f"{table.label} begins later: {e}")
+            else:
+                self._has_begun = True
+                self._fail(table, e)
+            return
+        self._has_begun = True
+        thread = threading.Thread(target=self._work, args=(table, runner, rows), name=table.label, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _refuse(self, tables: Tables) -> None:
         for label, error in tables.refused.items():
@@ -158,5 +175,8 @@ class Fleet:
         try:
             rows.append(runner.run())
         except Exception as e:
-            self.failures[table.path] = e
-            self._wait(f"{table.label} has ended, other tables continue: {e}")
+            self._fail(table, e)
+
+    def _fail(self, table: TableSpec, error: Exception) -> None:
+        self.failures[table.path] = error
+        self._wait(f"{table.label} has ended, other tables continue: {error}")

@@ -7,7 +7,8 @@ then removes the letters. If a replay finds the table one batch ahead of the dea
 So no letter becomes a row twice, and no letter is removed without becoming a row.
 
 By key, letters of a former topic with the same name are later batches of their own, because the offsets of two topics
-do not compare.
+do not compare. The generation of a topic decides between its letters and the rows of another (`generations`). If it is
+unknown, a letter of a former topic replaces a row only if its offset is greater and its time is no earlier.
 
 The replay skips letters of a batch that a dead writer left unfinished: the stream repeats that batch and compares it
 with them (`repeats`).
@@ -17,17 +18,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables import values
 from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.bykey.generations import Generations, widened_by
 from kraft_pipeline.tables.bykey.ordering import Within
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.engines.engine import InlineEngine
@@ -129,18 +132,24 @@ class _Replay:
         letters = _letters(self._dead_at, files)  # before anything is written
         letters = letters.filter(pa.array(~np.isin(letters.column("batch").to_numpy(), sorted(pending))))
         if not self._spec.keys:
-            return self._made(letters, Within.OFFSET)
-        present, *former = _lives(letters, self._topics())
-        rows = self._made(present, Within.OFFSET)
-        return rows + sum(self._made(some, Within.BOTH) for some in former)
+            return self._made(letters, Within.OFFSET, {})
+        topics, known = self._topics(), Generations(self._rows_at).known()
+        return sum(
+            self._made(some, within, generations)
+            for life in _lives(letters, topics)
+            for some, within, generations in _by_generation(life, topics, known)
+        )
 
     def _topics(self) -> Mapping[str, str]:
         """The ids of the topics that the stream reads, by name."""
         position = open_table(self._spec).state().position
         return {} if position is None else position.topics
 
-    def _made(self, letters: pa.Table, within: Within) -> int:
-        """Make rows of some letters in one batch. Returns the number of rows."""
+    def _made(self, letters: pa.Table, within: Within, generations: Mapping[str, int]) -> int:
+        """Make rows of some letters in one batch. Returns the number of rows.
+
+        By key, `generations` are those above 0 of the letters' topics.
+        """
         if not letters.num_rows:
             return 0
         number = self._table.state().batch + 1
@@ -162,7 +171,7 @@ class _Replay:
         name = f"{FOLDER}/e{self._epoch:010d}-{uuid.uuid4().hex}.arrow"
         self._put(name, gone)
         position = Position({}, notes={LIST: name})
-        self._commit(number, position, written, within)
+        self._commit(number, position, written, within, generations)
         intents.batch(self._rows_at, self._app, self._epoch, number).settle(self._table.files)
         self._remove(number, name)
         return sum(file.rows for file in written)
@@ -220,7 +229,14 @@ class _Replay:
         levels = partitions.parse(self._spec.partition_by, schema)
         tried(lambda: self._table.create(schema, levels))
 
-    def _commit(self, number: int, position: Position, files: Sequence[Added], within: Within) -> None:
+    def _commit(
+        self,
+        number: int,
+        position: Position,
+        files: Sequence[Added],
+        within: Within,
+        generations: Mapping[str, int],
+    ) -> None:
         """Commit the rows of a batch; by key, only rows newer than the table's."""
 
         def is_open() -> bool:
@@ -232,14 +248,17 @@ class _Replay:
         table, schema = self._table, self._table.schema()
         assert isinstance(table, Keyed) and schema is not None, "the spec requires it, and it has been created"
         plain = values.schema_of(self._spec, values.fields_of(self._spec, schema))
+        levels = partitions.parse(self._spec.partition_by, plain)
+        schema = widened_by(table, generations, plain, levels) or schema
         gather = Gather(
             intents.batch(self._rows_at, self._app, self._epoch, number),
             tuple(file.path for file in files),
             self._spec.keys,
             schema,
-            tuple(partitions.parse(self._spec.partition_by, plain)),
+            tuple(levels),
             changes.order_of(schema, self._spec.order_by)._replace(within=within),
             self._spec.tombstones_s,
+            generations,
         )
         found = gather.changes(sum(file.size for file in files), self._each)
 
@@ -315,6 +334,25 @@ def _lives(letters: pa.Table, topics: Mapping[str, str]) -> list[pa.Table]:
     parts = [lives[topic].index(life) + 1 if life in lives[topic] else 0 for _, topic, life in places]
     count = 1 + max(parts, default=0)
     return [letters.filter(pa.array(np.array(parts, np.int64) == number)) for number in range(count)]
+
+
+def _by_generation(
+    letters: pa.Table, topics: Mapping[str, str], known: Mapping[str, Mapping[str, int]]
+) -> Iterator[tuple[pa.Table, Within, Mapping[str, int]]]:
+    """Split letters of one life of each topic into those of a known and of an unknown generation.
+
+    `topics` has the ids of the present topics, `known` the recorded generations. Yields letters, what decides within a
+    partition, and the generations above 0 of their topics.
+    """
+    found: dict[str, int] = {}
+    places = zip(*(letters.column(name).to_pylist() for name in ("topic", "topic_id")), strict=True)
+    for topic, life in dict.fromkeys(places):
+        recorded = known.get(topic, {})
+        if life in recorded or (life is not None and life == topics.get(topic)):
+            found[topic] = recorded.get(life, 0)
+    is_known = pc.is_in(letters.column("topic"), value_set=pa.array(list(found), pa.string()))
+    yield letters.filter(is_known), Within.OFFSET, {topic: number for topic, number in found.items() if number}
+    yield letters.filter(pc.invert(is_known)), Within.BOTH, {}
 
 
 def _by_partition(letters: pa.Table) -> list[pa.Table]:

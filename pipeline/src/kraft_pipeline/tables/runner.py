@@ -6,7 +6,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from kraft_pipeline.sources.positions import Offsets, Position
 from kraft_pipeline.tables import maintenance, values
 from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.bykey.generations import Generations, widened_by
 from kraft_pipeline.tables.bykey.upserts import Gather
 from kraft_pipeline.tables.caretaker import Caretaker
 from kraft_pipeline.tables.engines.engine import Engine
@@ -122,6 +123,7 @@ class Runner:
         self._ended: dict[tuple[str, str], _Ended] = {}
         """By the table's path and the folder of the batch's work."""
         self._losses = Losses(open_storage(spec.path, spec.storage), spec.app_id)
+        self._generations = Generations(open_storage(spec.path, spec.storage))
         self._run = uuid.uuid4().hex[:8]
         self._epoch = 0
         self._is_unsure, self._claiming = False, 0
@@ -313,7 +315,7 @@ class Runner:
         made = self._transformed(number, results)
         files = [file for result in made for file in result.files]
         size = sum(result.size for result in results)
-        found = self._changes(number, files, size)
+        found = self._changes(number, files, size, self._generations_of(plan))
         kept: list[str] = []
 
         def commit() -> None:
@@ -399,7 +401,20 @@ class Runner:
             return results
         return self._transform.run(self._job(number, self._first_fields), [f for r in results for f in r.files])
 
-    def _changes(self, number: int, files: Sequence[Added], size: int) -> Changes | None:
+    def _generations_of(self, plan: Plan) -> Mapping[str, int]:
+        """The generations above 0 of the topics of a batch; empty unless rows are merged by key."""
+        if not self.spec.keys:
+            return {}
+
+        def before() -> Mapping[str, str]:
+            position = self._table.state().position
+            return {} if position is None else position.topics
+
+        return self._generations.of(plan.end.topics, before)
+
+    def _changes(
+        self, number: int, files: Sequence[Added], size: int, generations: Mapping[str, int]
+    ) -> Changes | None:
         """Gather the changes of a batch by key on the engine; None if rows are appended, or without rows."""
         schema = self._table.schema()
         if not (self.spec.keys and files):
@@ -409,6 +424,7 @@ class Runner:
         if self._transform is not None:
             columns = self._transform.schema
         levels = partitions.parse(self.spec.partition_by, columns)
+        schema = widened_by(self._table, generations, columns, levels) or schema
         gather = Gather(
             self._work(self.spec.path, number),
             tuple(file.path for file in files),
@@ -417,6 +433,7 @@ class Runner:
             tuple(levels),
             changes.order_of(schema, self.spec.order_by),
             self.spec.tombstones_s,
+            generations,
         )
         return gather.changes(size, self._engine.map)
 

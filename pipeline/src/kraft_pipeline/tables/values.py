@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kraft_pipeline.codec.decode import TYPES
+from kraft_pipeline.tables.bykey.ordering import GENERATION
 from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
 from kraft_pipeline.tables.formats import debezium, jsonvalues, recordmeta
 from kraft_pipeline.tables.formats.debeziumvalues import Events, ranked
@@ -36,7 +37,7 @@ META: Final = {
     for name in ("key", "topic", "partition", "offset", "timestamp", "headers")
 }
 """Metadata of a record -> its column in a table with fields of values."""
-RESERVED: Final = frozenset((*META.values(), *(f"_{name}" for name in FORMATS)))
+RESERVED: Final = frozenset((*META.values(), GENERATION, *(f"_{name}" for name in FORMATS)))
 """Names that fields of values must not have: metadata columns and partition columns."""
 ICEBERG: Final = frozenset(
     {

@@ -153,6 +153,8 @@ class Answers:
     def __init__(self, starts: dict[int, int], known: set[bytes], in_sync: tuple[int, ...] = (1, 2)) -> None:
         self._starts, self._known, self._broker = starts, known, 0
         self._in_sync, self.ends = in_sync, dict[int, int]()
+        self.highs = dict[int, list[int]]()
+        """By broker: the high watermarks of its next responses, if they are below the end."""
         self.settings = Settings("localhost:1", retry_s=0.01)
 
     def topics(self, _: Any = None) -> dict[str, TopicInfo]:
@@ -180,13 +182,16 @@ class Answers:
             row = w.ListOffsetsResponse.ListOffsetsPartitionResponse(0, offset=start or 0)
             return w.ListOffsetsResponse(topics=[w.ListOffsetsResponse.ListOffsetsTopicResponse("orders", [row])])
         at = body.topics[0].partitions[0].fetch_offset
-        part = w.FetchResponse.PartitionData(0, high_watermark=END)
+        highs = self.highs.get(self._broker)
+        high = highs.pop(0) if highs else END
+        part = w.FetchResponse.PartitionData(0, high_watermark=high)
         if start is None:
             part.error_code = 100
         elif at < start:
             part.error_code = OFFSET_OUT_OF_RANGE
         else:
-            part.records = b"".join(batches(6)[at // 2 : self.ends.get(self._broker, END) // 2])
+            end = min(high, self.ends.get(self._broker, END))
+            part.records = b"".join(batches(6)[at // 2 : end // 2])
         return w.FetchResponse(responses=[w.FetchResponse.FetchableTopicResponse(partitions=[part])])
 
 
@@ -223,6 +228,21 @@ def test_a_follower_outside_of_the_isr_may_lack_records(in_sync: tuple[int, ...]
     parts = wire_parts(cluster)
     assert {kind for _, kind, _ in findings(parts)} == kinds
     assert behind(parts) == ({(2, 4)} if in_sync == (1,) else set()), "a scrub did not tell of it"
+
+
+def test_a_follower_that_does_not_know_the_high_watermark_yet_is_not_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had all records, and learns the high watermark with its next fetch. They were reported as cut and missing."""
+    monkeypatch.setattr(wire, "LOOK_S", 0.0)
+    cluster = Answers({1: 0, 2: 0}, {b"i" * 16})
+    cluster.highs = {2: [4, 4, 8, 8]}
+    assert wire_findings(cluster) == []
+
+
+def test_a_follower_that_never_learns_the_high_watermark_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "LAG_S", 0.0)
+    cluster = Answers({1: 0, 2: 0}, {b"i" * 16})
+    cluster.highs = {2: [4] * 9}
+    assert {kind for _, kind, _ in wire_findings(cluster)} == {"cut", "missing"}
 
 
 def behind(parts: list[pa.RecordBatch]) -> set[tuple[int, int]]:

@@ -22,6 +22,7 @@ from kraft_pipeline.tables.maintenance import acknowledge
 from kraft_pipeline.tables.stores.committer import State
 from kraft_pipeline.tables.stores.delta import DeltaTableOf
 from kraft_pipeline.tables.stores.deltapositions import POSITIONS
+from kraft_pipeline.tables.stores.deltarestores import taken_back
 from kraft_pipeline.tables.stores.opening import options_of
 from kraft_pipeline.tables.stores.storage import File, Folder
 from kraft_protocol.client.cluster import Cluster
@@ -145,6 +146,16 @@ def test_a_restore_to_an_unknown_version_may_have_taken_all(tmp_path: Path) -> N
     last.write_text(last.read_text().replace('{"version":"2"}', '{"timestamp":"2026-01-01 10:00"}'))
     whole = Position({("t", 0): 1}, "c", {"t": "00"})
     assert lost(opened(tmp_path)) == [("t", 0, 0, whole.offsets["t", 0])]
+
+
+def test_a_restore_after_the_last_batch_has_left_the_log_takes_nothing() -> None:
+    """All records counted as lost, and the run stopped: a table that was idle for longer than its log is retained."""
+    restore = {"version": 9, "operation": "RESTORE", "operationParameters": {"version": "7"}}
+    others = [{"version": number, "operation": "OPTIMIZE"} for number in (8, 7, 6)]
+    assert taken_back([restore, *others], "app", 3, position(4)) == []
+    own = {"version": 8, "kraft.app": "app", "kraft.batch": "3"}
+    assert len(taken_back([restore, own, *others[1:]], "app", 3, position(4))) == 1
+    assert len(taken_back([restore, others[0]], "app", 3, position(4))) == 1, "the log lacks the restored version"
 
 
 def test_a_batch_is_not_committed_after_a_restore_that_its_writer_has_not_seen(tmp_path: Path) -> None:

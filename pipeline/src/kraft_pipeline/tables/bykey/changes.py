@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kraft_pipeline.tables.bykey.ordering import Order, matches, newer
+from kraft_pipeline.tables.bykey.ordering import GENERATION, Order, matches, newer
 from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.values import META
 
@@ -47,7 +47,7 @@ def order_of(schema: pa.Schema, by: str = "") -> Order:
     if by and (pa.types.is_nested(schema.field(by).type) or pa.types.is_boolean(schema.field(by).type)):
         raise SpecError(f"spec.table.orderBy: {by!r} is {schema.field(by).type}, which has no order")
     topic, partition, offset, time = (names.get(name, name) for name in ("topic", "partition", "offset", "timestamp"))
-    return Order(topic, partition, offset, time, by)
+    return Order(topic, partition, offset, time, by, GENERATION if GENERATION in schema.names else "")
 
 
 def newest(rows: pa.Table, keys: Sequence[str], order: Order) -> pa.Table:

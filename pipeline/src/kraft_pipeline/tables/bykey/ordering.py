@@ -5,7 +5,8 @@ column and both rows have a value there, the greater value is newer, also within
 broken by topic and partition, so the order of batches has no effect.
 
 Offsets restart when a topic is created again, and fall when an unclean election truncates a log. `Within` says what
-that means for two rows of one partition.
+that means for two rows of one partition. If a table has recorded the generations of topics, the row of the later
+generation of a topic is newer (`generations`).
 
 Tables store all of this in columns of their rows. Merges on executors use it; it does no input or output.
 """
@@ -20,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+GENERATION: Final = "_topic_generation"
+"""Column of the generation of a row's topic. Tables have it if a topic was made again."""
 _PLACE: Final = "_kraft_place"
 _OTHER: Final = "_kraft_other"
 
@@ -32,7 +35,7 @@ class Within(Enum):
     OFFSET = "offset"
     """A greater offset: for a replay, because a producer's clock may have gone back since the dead letter."""
     BOTH = "both"
-    """A greater offset and no earlier time: for the replay of a former topic, which had other offsets."""
+    """A greater offset and no earlier time: for the replay of a former topic of unknown generation."""
 
 
 class Order(NamedTuple):
@@ -43,12 +46,13 @@ class Order(NamedTuple):
     offset: str
     time: str
     by: str = ""
+    generation: str = ""
     within: Within = Within.EITHER
 
     @property
     def columns(self) -> list[str]:
-        """The names of all order columns; `by` is left out if it is ""."""
-        names = (self.topic, self.partition, self.offset, self.time, self.by)
+        """The names of all order columns; names that are "" are left out."""
+        names = (self.topic, self.partition, self.offset, self.time, self.by, self.generation)
         return [name for name in names if name]
 
     @property
@@ -59,6 +63,10 @@ class Order(NamedTuple):
     def ranked(self, rows: pa.Table) -> pa.ChunkedArray:
         """A mask of the rows with a value of `orderBy`."""
         return pc.invert(pc.is_null(rows.column(self.by), nan_is_null=True))
+
+    def generations(self, rows: pa.Table) -> pa.ChunkedArray:
+        """The generations of the rows' topics; 0 without a value."""
+        return pc.fill_null(rows.column(self.generation), 0)
 
 
 def newer(one: pa.Table, other: pa.Table, order: Order) -> NDArray[np.bool_]:
@@ -89,6 +97,11 @@ def newer(one: pa.Table, other: pa.Table, order: Order) -> NDArray[np.bool_]:
         pc.and_(both(order.time, pc.equal), place),
         pc.is_null(other.column(order.time)),
     )
+    if order.generation:
+        first, second = order.generations(one), order.generations(other)
+        found = either(found, pc.and_(topic, pc.greater(first, second)))
+        if order.within is not Within.EITHER:
+            found = pc.and_(found, pc.invert(pc.and_(topic, pc.less(first, second))))
     if order.by:
         ranked = pc.and_(order.ranked(one), order.ranked(other))
         greater = either(both(order.by, pc.greater), pc.and_(both(order.by, pc.equal), found))

@@ -190,6 +190,8 @@ def _adjacent(one: pa.Table, other: pa.Table, keys: Sequence[str], order: Order)
     good = pc.equal(pc.add(first.column(order.offset), 1), second.column(order.offset))
     for name in (order.topic, order.partition):
         good = pc.and_(good, pc.equal(first.column(name), second.column(name)))
+    if order.generation:
+        good = pc.and_(good, pc.equal(order.generations(first), order.generations(second)))
     mask = np.asarray(pc.fill_null(good, False)).astype(np.bool_)
     return left[mask], right[mask]
 

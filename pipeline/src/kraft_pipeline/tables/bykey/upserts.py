@@ -8,7 +8,8 @@ batches have one part. The bounds between parts come from samples of the files.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.bykey.generations import stamped
 from kraft_pipeline.tables.bykey.ordering import Order
 from kraft_pipeline.tables.bykey.tombstones import Tombstones
 from kraft_pipeline.tables.engines.tasks import FILE_BYTES
@@ -44,6 +46,8 @@ class Gather:
     levels: tuple[By, ...]
     order: Order
     tombstones_s: float
+    generations: Mapping[str, int] = field(default_factory=dict)
+    """Generations above 0 of the topics of the rows, by name."""
 
     def changes(self, size: int, each: Each) -> Changes:
         """Return all changes in staged parts; `size`: their uncompressed bytes. Raises OSError, and as `each`."""
@@ -78,7 +82,8 @@ class Gather:
         staged = pa.schema([*(f for f in self.schema if f.name not in names), pa.field(DELETED, pa.bool_())])
         parts = [staged.empty_table(), *(aligned(self._read(path, low, high), staged) for path in self.files)]
         tombstones = Tombstones(self.work.storage, self.tombstones_s)
-        every = tombstones.ranked(pa.concat_tables(parts), self.keys, self.order)
+        rows = stamped(pa.concat_tables(parts), self.order.topic, self.generations)
+        every = tombstones.ranked(rows, self.keys, self.order)
         newest = changes.newest(every, self.keys, self.order)
         rows = with_values(newest, self.levels).select([*self.schema.names, DELETED])
         found = Changes(rows, self.keys, self.order)

@@ -23,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from kraft_pipeline.tables import values
 from kraft_pipeline.tables.bykey import changes
+from kraft_pipeline.tables.bykey.ordering import GENERATION
 from kraft_pipeline.tables.engines.tasks import Job, Result, RowFiles
 from kraft_pipeline.tables.schemas import aligned
 from kraft_pipeline.tables.specs import partitions
@@ -98,6 +99,10 @@ class Transform:
                 raise SpecError(f"spec.transform: rows by key are merged by the column {name!r}; select it, too")
             if found.field(name).type != self._given.field(name).type:
                 raise SpecError(f"spec.transform: rows by key are merged by {name!r}; do not change its type")
+        if GENERATION in found.names:
+            raise SpecError(
+                f"spec.transform: a table by key makes the column {GENERATION!r} itself; name yours with AS"
+            )
         rest = found.remove(found.get_field_index(values.GONE))
         changes.check(self._spec.keys, rest)
         changes.order_of(rest, self._spec.order_by)

@@ -22,20 +22,24 @@ def taken_back(commits: Iterable[Mapping[str, Any]], app: str, batch: int, posit
 
     `commits`: infos of commits with `version`, newest first; reading ends at the last batch that the table has.
     `batch` and `position`: the application's last batch and its end. If the log does not show which version was
-    restored, all records since the begin of reading count as lost.
+    restored, all records since the begin of reading count as lost. A last batch that is older than the log is in each
+    version of the log.
     """
-    restored, target = -1, None
+    restored, target, has_skipped = -1, None, False
     kept, before = -1, Position({})
     for commit in commits:
+        is_own = commit.get(APP) == app and BATCH in commit
         if target is not None and not _is_within(commit, target):
+            has_skipped |= is_own
             continue
         target = None
-        if commit.get(APP) == app and BATCH in commit:
+        if is_own:
             kept, before = int(commit[BATCH]), Position.from_json(commit[POSITION])
             break
         if commit.get("operation") == RESTORE:
             restored, target = max(restored, commit["version"]), _target(commit)
-    if restored < 0 or kept >= batch:
+    is_older = kept < 0 and target is None and not has_skipped
+    if restored < 0 or kept >= batch or is_older:
         return []
     cause = f"RESTORE took batches {kept + 1} to {batch} out of the table in its version {restored}"
     first = {key: before.offsets.get(key, position.begun.get(key, 0)) for key in position.offsets}
