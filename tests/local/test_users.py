@@ -210,3 +210,37 @@ def test_a_removed_user_without_rights_leaves_no_key(cluster: Cluster) -> None:
     assert not folder.exists()
     cluster.must("user", "add", "bare", "--type", "tls")
     assert (folder / "user.key").read_text() != first
+
+
+def test_an_archive_reads_from_the_controllers_as_a_user(cluster: Cluster, tmp_path: Path) -> None:
+    """Controllers admit no certificate of the clients' authority. Without ClusterAction, the user may read nothing."""
+    rights = {"resource": {"type": "Cluster"}, "operations": ["ClusterAction", "Describe"]}
+    archive = {"cluster": "users", "controllers": True}
+    folder = cluster.folder / ".kraft/users/users/archive"
+    files = {"propertiesFile": "client.properties", "controllerPropertiesFile": "controllers.properties"}
+    for acls, expected in (([{**rights, "operations": ["Describe"]}], 1), ([rights], 0)):
+        cluster.users = {"filed": FILED, "archive": {**archive, "acls": acls}}
+        cluster.write()
+        cluster.wait_until("archive", "InForce")
+        spec = {
+            "bootstrapServers": cluster.config("archive")["bootstrap.servers"],
+            "table": {"path": str(tmp_path / "metadata")},
+            "security": {field: str(folder / name) for field, name in files.items()},
+        }
+        head = {"apiVersion": "kraftcluster.io/v1alpha1", "kind": "KafkaMetadataArchive", "metadata": {"name": "all"}}
+        (tmp_path / "archive.yaml").write_text(yaml.safe_dump({**head, "spec": spec}))
+        command = [
+            sys.executable,
+            "-m",
+            "kraft_pipeline.cli.main",
+            "meta",
+            "archive",
+            "-f",
+            str(tmp_path / "archive.yaml"),
+        ]
+        for _ in range(5):  # the ACLs may have changed just now
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+            if bool(done.returncode) == bool(expected):
+                break
+        assert bool(done.returncode) == bool(expected), done.stdout + done.stderr
+    assert (tmp_path / "metadata" / "state.json").exists()

@@ -23,12 +23,16 @@ from kraft_operator.observe.source import MetadataSource
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import Credential, DeclaredUsers, DesiredUser, UserState, names_of
 from kraft_operator.security.certificates import Authority, CertificateError, key_of
-from kraft_operator.security.names import CLIENTS, TRUST, authority_name
+from kraft_operator.security.names import CLIENTS, CLUSTER, TRUST, authority_name, user_subject
 from kraft_operator.specs import issued as by_issue
 from kraft_operator.specs.client_config import (
+    CONTROLLERS_CERTIFICATE,
+    CONTROLLERS_FILE,
+    CONTROLLERS_KEY,
     TRUSTED_FILE,
     ClientAccess,
     Trust,
+    controllers_properties,
     password_problem,
     secret_data,
     trust_at,
@@ -122,7 +126,10 @@ class LocalUsers:
         if not desired.mechanism and (problem := by_issue.name_problem(desired.user)):
             return Credential("", "UserNameTooLong", problem)
         try:
+            was = self._stored(desired.resource) if desired.controllers else None
             issued = self._in_force(resource, desired, spec)
+            is_new = was is not None and was.id != issued.id
+            more = self._for_controllers(cluster, desired, spec, is_new=is_new)
             trust = trust_at(self._public(), listener.name) if has_tls(cluster, listener) else Trust()
         except FileNotFoundError as error:
             return Credential("", "SecretMissing", f"{error.filename} does not exist")
@@ -142,10 +149,10 @@ class LocalUsers:
         )
         folder = self._folder.user(desired.resource)
         texts = {key: value.encode() for key, value in secret_data(access, str(folder)).items()}
-        for name, data in {**issued.data, **texts}.items():
+        for name, data in {**issued.data, **texts, **more}.items():
             _write(folder / name, data)
-        if TRUSTED_FILE not in texts:
-            (folder / TRUSTED_FILE).unlink(missing_ok=True)
+        for name in {TRUSTED_FILE, CONTROLLERS_CERTIFICATE, CONTROLLERS_KEY, CONTROLLERS_FILE} - {*texts, *more}:
+            (folder / name).unlink(missing_ok=True)
         self._issued[desired.resource] = issued
         return Credential(issued.id)
 
@@ -171,11 +178,7 @@ class LocalUsers:
                 return before
             made = by_issue.new_password(rotation, now)
         else:
-            name = authority_name(CLIENTS)
-            authority = Authority(self._security_file(name, "ca.crt"), self._security_file(name, "ca.key"))
-            if key_of(authority.certificate) != dict(self._memory.record.authorities).get(CLIENTS):
-                where = self._folder.security(name)
-                raise CertificateError(f"{where} has another key than the nodes trust: restore it")
+            authority = self._authority(CLIENTS)
             if not by_issue.certificate_due(before, desired.user, wanted, rotation, authority, now):
                 assert before is not None
                 return before
@@ -184,6 +187,33 @@ class LocalUsers:
         stored = {"id": made.id, "at": made.at, "rotation": made.rotation, "data": data}
         _write(self._folder.user(desired.resource) / CREDENTIALS, json.dumps(stored).encode())
         return made
+
+    def _for_controllers(
+        self, cluster: NamedCluster, desired: DesiredUser, spec: KRaftUserSpec, *, is_new: bool
+    ) -> dict[str, bytes]:
+        """The files for connections to controllers; empty without the right to them.
+
+        Raises FileNotFoundError, CertificateError, ValueError.
+        """
+        if not (desired.controllers and cluster.secure):
+            return {}
+        if problem := by_issue.name_problem(desired.user):
+            raise CertificateError(problem)
+        folder, names = self._folder.user(desired.resource), (CONTROLLERS_CERTIFICATE, CONTROLLERS_KEY)
+        before = {name: (folder / name).read_bytes() for name in names if (folder / name).exists()}
+        subject = user_subject(desired.user, cluster.name, cluster.namespace)
+        authority, now = self._authority(CLUSTER), datetime.now(UTC)
+        made = by_issue.for_controllers(before, subject, spec.authentication, authority, now, is_new=is_new)
+        return {**made, CONTROLLERS_FILE: controllers_properties(desired.user, self._public()[TRUSTED_FILE], made)}
+
+    def _authority(self, name: str) -> Authority:
+        """An authority that the nodes trust. Raises FileNotFoundError, CertificateError."""
+        stored = authority_name(name)
+        authority = Authority(self._security_file(stored, "ca.crt"), self._security_file(stored, "ca.key"))
+        if key_of(authority.certificate) != dict(self._memory.record.authorities).get(name):
+            where = self._folder.security(stored)
+            raise CertificateError(f"{where} has another key than the nodes trust: restore it")
+        return authority
 
     def _stored(self, resource: str) -> Issued | None:
         """The credentials that were issued before. Raises ValueError if their file is damaged."""

@@ -43,7 +43,6 @@ from kraft_operator.plan.model.record import Claim, Record, UserClaim
 from kraft_operator.plan.model.situation import Situation
 from kraft_operator.plan.nodes.replace import done_before
 from kraft_operator.plan.users import UserState
-from kraft_operator.security.names import CLIENTS
 from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.planner_input import REPLACE, requests_of
 from kraft_operator.specs.pods import rehearsal
@@ -331,8 +330,8 @@ class Pass:
             return False, by_users.NOTHING
         internal = internal_users(self.cluster)
         declared, states = by_users.declared(found, self.cluster.name, claims.values(), internal)
-        authority_key = dict(self.record.authorities).get(CLIENTS, "")
-        keeper = UserObjects(self.api, events, self.cluster, found, self.resource, kept.keep, authority_key)
+        keys = dict(self.record.authorities)
+        keeper = UserObjects(self.api, events, self.cluster, found, self.resource, kept.keep, keys)
         await keeper.report_states(states)
         if not (declared.desired_users or claims):
             return False, by_users.NOTHING

@@ -28,7 +28,8 @@ OPTION_IN_PLAIN: Final = (
 )
 HIDDEN_OPTION: Final = re.compile("(?i)sasl.jaas|password|passphrase|secret|keystore.key")
 SECURITY_FOLDER: Final = "/etc/kraft-security"
-"""Where the Secret `spec.security.secret` is mounted."""
+PROPERTIES: Final = "client.properties"
+"""Where the Secret of `spec.security` is mounted, and the key that it must have."""
 REGISTRY_VARIABLE: Final = "KRAFT_REGISTRY_PASSWORD"
 KEY_REGISTRY_VARIABLE: Final = "KRAFT_KEY_REGISTRY_PASSWORD"
 """The driver's environment variables."""
@@ -288,18 +289,24 @@ class RunEngine(Engine):
 
 
 class PipelineSecurity(Model):
-    """How a pipeline connects to a secured cluster: by Kafka's client properties."""
+    """How a pipeline connects to a secured cluster: as a KRaftUser, or by Kafka's client properties."""
 
     RULES: ClassVar = (
         Rule(
-            "has(self.secret) != has(self.propertiesFile)",
-            "properties are in a Secret or in a file: give either secret or propertiesFile",
+            "[has(self.user), has(self.secret), has(self.propertiesFile)].filter(x, x).size() == 1",
+            "a pipeline connects as a KRaftUser or by client properties: give one of user, secret and propertiesFile",
         ),
     )
+    user: Annotated[Secret, Field(description="a KRaftUser of the cluster in clusterRef")] | None = None
     secret: (
         Annotated[Secret, Field(description="its key client.properties; that may name the Secret's other keys")] | None
     ) = None
     properties_file: Annotated[Text, Field(description="on one of driver.volumes")] | None = None
+
+    @property
+    def mounted(self) -> str | None:
+        """The Secret with client properties that the driver mounts: a user's Secret has the name of the KRaftUser."""
+        return self.user or self.secret
 
 
 class ArchiveSecurity(PipelineSecurity):
@@ -333,6 +340,12 @@ _ONE_SOURCE: Final = Rule(
 )
 
 
+_USER_OF_CLUSTER: Final = Rule(
+    "!has(self.security) || !has(self.security.user) || has(self.clusterRef)",
+    "security.user is a KRaftUser of a KRaftCluster: name the cluster in clusterRef",
+)
+
+
 _KEPT: Final = Rule(
     "self.table.path.contains('://') || self.driver.volumes.exists(v, self.table.path.startsWith(v.mountPath + '/'))",
     "this path is lost with the driver's pod: put it below the mountPath of one of driver.volumes, or use an"
@@ -352,6 +365,7 @@ class KafkaTableSpec(PipelineSpec):
 
     RULES: ClassVar = (
         _ONE_SOURCE,
+        _USER_OF_CLUSTER,
         _KEPT,
         _SHARED,
         Rule(
@@ -406,6 +420,7 @@ class KafkaScrubSpec(RunSpec):
             "[has(self.clusterRef), has(self.bootstrapServers), size(self.directories) > 0].filter(x, x).size() == 1",
             "a scrub reads a cluster or directories: give one of clusterRef, bootstrapServers and directories",
         ),
+        _USER_OF_CLUSTER,
         _SHARED,
     )
     directories: Annotated[list[Text], Field(max_length=100, description="log directories, on driver.volumes")] = []
@@ -437,6 +452,7 @@ class KafkaMetadataArchiveSpec(RunSpec):
             ".filter(x, x).size() == 1",
             "an archive has one source: give clusterRef, bootstrapServers, bootstrapControllers or directory",
         ),
+        _USER_OF_CLUSTER,
         _KEPT,
         _SHARED,
     )
@@ -466,6 +482,7 @@ def given(spec: PipelineSpec) -> dict[str, Any]:
         if registry.pop("passwordSecret", None) is not None:
             registry["passwordEnv"] = variable
     security = document.get("security", {})
-    if security.pop("secret", None) is not None:
-        security["propertiesFile"] = f"{SECURITY_FOLDER}/client.properties"
+    user, secret = security.pop("user", None), security.pop("secret", None)
+    if user is not None or secret is not None:
+        security["propertiesFile"] = f"{SECURITY_FOLDER}/{PROPERTIES}"
     return {key: value for key, value in document.items() if key not in OPERATORS_OWN}

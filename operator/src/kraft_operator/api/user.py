@@ -188,6 +188,16 @@ class KRaftUserSpec(Model):
         ]
         | None
     ) = None
+    controllers: (
+        Annotated[
+            bool,
+            Field(
+                description="its Secret also has controllers.properties, for connections to controllers of a cluster"
+                " with TLS, as a KafkaMetadataArchive needs them; with ClusterAction it can do there what nodes can"
+            ),
+        ]
+        | None
+    ) = None
     acls: Annotated[list[AclRule], Field(max_length=128, description="what the user may do")] = []
     quotas: UserQuotas = UserQuotas()
     adopt: (

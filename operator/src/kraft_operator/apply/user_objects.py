@@ -10,7 +10,8 @@ import asyncio
 import base64
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,11 +25,14 @@ from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.plan.model.record import UserClaim
 from kraft_operator.plan.users import BATCH_MAX, Credential, DesiredUser, UserState
 from kraft_operator.security.certificates import Authority, CertificateError, key_of
+from kraft_operator.security.names import CLIENTS, CLUSTER, authority_name, user_subject
 from kraft_operator.specs import issued as by_issue
 from kraft_operator.specs.client_config import (
+    CONTROLLERS_FILE,
     TRUSTED_FILE,
     ClientAccess,
     Trust,
+    controllers_properties,
     password_problem,
     secret_data,
     trust_at,
@@ -52,6 +56,7 @@ ROTATION: Final = f"{GROUP}/rotation"
 UNREPORTED: Final = frozenset({"Changing", "AuthorityWaits"})
 """Reasons that need no help. They cause no event."""
 CONFLICT: Final = 409
+WHOSE: Final = {CLIENTS: "clients'", CLUSTER: "nodes'"}
 RESERVED: Final = re.compile(r".+-(cluster-ca|clients-ca|[0-9]+-tls|listener-tls)")
 """Names of the Secrets with the certificates of clusters (`security.names`). A user's Secret there would stop a cluster
 whose node comes later."""
@@ -79,14 +84,14 @@ class UserObjects:
     resource: Object
     """The KRaftCluster. It gets the events about deleted KRaftUsers."""
     write_claims: Callable[[Mapping[str, UserClaim]], Awaitable[object]]
-    authority_key: str = ""
-    """The fingerprint of the clients' authority in the record: nodes trust no other."""
+    authority_keys: Mapping[str, str] = field(default_factory=dict)
+    """The fingerprints of the authorities in the record, by name: nodes trust no others."""
     _secrets: dict[str, Object] = field(default_factory=dict)
     _given: dict[str, Object] = field(default_factory=dict)
     _passwords: dict[str, str] = field(default_factory=dict, repr=False)
     _issued: dict[str, Issued] = field(default_factory=dict)
     _trust: Mapping[str, str] = field(default_factory=dict)
-    _authority: Authority | None = None
+    _authorities: dict[str, Authority] = field(default_factory=dict)
     _made: int = 0
 
     async def remember(self, claims: Mapping[str, UserClaim]) -> None:
@@ -124,10 +129,18 @@ class UserObjects:
             trust = await self.api.get("ConfigMap", namespace, f"{name}-trust")
             self._trust = (trust or {}).get("data", {})
         if self.cluster.secure and any(not one.mechanism for one in desired_users):
-            authority = await self.api.get("Secret", namespace, f"{name}-clients-ca")
-            if authority is not None:
-                data = _texts(authority)
-                self._authority = Authority(data.get("ca.crt", ""), data.get("ca.key", ""))
+            await self._read_authority(CLIENTS)
+        if self.cluster.secure and any(one.controllers for one in desired_users):
+            await self._read_authority(CLUSTER)
+
+    async def _read_authority(self, name: str) -> None:
+        found = await self.api.get("Secret", self.cluster.namespace, self._secret_of(name))
+        if found is not None:
+            data = _texts(found)
+            self._authorities[name] = Authority(data.get("ca.crt", ""), data.get("ca.key", ""))
+
+    def _secret_of(self, authority: str) -> str:
+        return f"{self.cluster.name}-{authority_name(authority)}"
 
     async def _credential(self, resource: Object, desired: DesiredUser) -> Credential:
         spec = KRaftUserSpec.model_validate(resource["spec"], extra="ignore")
@@ -135,7 +148,7 @@ class UserObjects:
             issued = self._in_force(resource, desired, spec)
             if issued is None:
                 return Credential()
-            await self._write(resource, desired, spec, issued)
+            await self._write(resource, desired, spec, issued, self._for_controllers(desired, spec, issued))
         except _ProblemError as error:
             return Credential("", error.reason, str(error))
         self._issued[desired.resource] = issued
@@ -203,26 +216,57 @@ class UserObjects:
     def _certificate(
         self, desired: DesiredUser, spec: KRaftUserSpec, before: Issued | None, rotation: str, now: datetime
     ) -> Issued | None:
-        if self._authority is None or not self.authority_key:
-            raise _ProblemError("AuthorityWaits", "the clients' authority of the cluster is not made yet")
-        wanted = spec.authentication
-        if problem := by_issue.name_problem(desired.user):
-            raise _ProblemError("UserNameTooLong", problem)
-        try:
-            if key_of(self._authority.certificate) != self.authority_key:
-                text = f"the Secret {self.cluster.name}-clients-ca has another key than the nodes trust: restore it"
-                raise _ProblemError("AuthorityChanged", f"{text}; no certificate is issued meanwhile")
-            if not by_issue.certificate_due(before, desired.user, wanted, rotation, self._authority, now):
+        with self._issuing(CLIENTS, desired) as authority:
+            wanted = spec.authentication
+            if not by_issue.certificate_due(before, desired.user, wanted, rotation, authority, now):
                 return before
             if not self._may_make():
                 return before
-            return by_issue.new_certificate(desired.user, wanted, rotation, self._authority, now)
+            return by_issue.new_certificate(desired.user, wanted, rotation, authority, now)
+
+    def _for_controllers(self, desired: DesiredUser, spec: KRaftUserSpec, issued: Issued) -> dict[str, bytes]:
+        """The entries of the Secret for connections to controllers; empty without the right to them.
+
+        Raises _ProblemError.
+        """
+        if not (desired.controllers and self.cluster.secure):
+            return {}
+        there = self._secrets.get(desired.resource, {"metadata": {}})
+        before = {key: _decoded(value) for key, value in there.get("data", {}).items()}
+        is_new = there["metadata"].get("annotations", {}).get(ID) != issued.id
+        subject = user_subject(desired.user, self.cluster.name, self.cluster.namespace)
+        with self._issuing(CLUSTER, desired) as authority:
+            made = by_issue.for_controllers(
+                before, subject, spec.authentication, authority, datetime.now(UTC), is_new=is_new
+            )
+        return {**made, CONTROLLERS_FILE: controllers_properties(desired.user, self._trust[TRUSTED_FILE], made)}
+
+    @contextmanager
+    def _issuing(self, name: str, desired: DesiredUser) -> Iterator[Authority]:
+        """The authority `name` of the cluster, to issue a certificate. Raises _ProblemError."""
+        authority, known = self._authorities.get(name), self.authority_keys.get(name, "")
+        if authority is None or not known:
+            raise _ProblemError("AuthorityWaits", f"the {WHOSE[name]} authority of the cluster is not made yet")
+        if problem := by_issue.name_problem(desired.user):
+            raise _ProblemError("UserNameTooLong", problem)
+        try:
+            if key_of(authority.certificate) != known:
+                text = f"the Secret {self._secret_of(name)} has another key than the nodes trust: restore it"
+                raise _ProblemError("AuthorityChanged", f"{text}; no certificate is issued meanwhile")
+            yield authority
         except (CertificateError, ValueError):
-            text = f"the Secret {self.cluster.name}-clients-ca does not hold an authority that can issue certificates"
+            text = f"the Secret {self._secret_of(name)} does not hold an authority that can issue certificates"
             raise _ProblemError("AuthorityNotValid", text) from None
 
-    async def _write(self, resource: Object, desired: DesiredUser, spec: KRaftUserSpec, issued: Issued) -> None:
-        """Write the user's Secret if it differs. Raises _ProblemError."""
+    async def _write(
+        self,
+        resource: Object,
+        desired: DesiredUser,
+        spec: KRaftUserSpec,
+        issued: Issued,
+        more: Mapping[str, bytes],
+    ) -> None:
+        """Write the user's Secret, with `more` entries, if it differs. Raises _ProblemError."""
         listener = fitting_listener(self.cluster, spec)
         assert listener is not None
         trust = trust_at(self._trust, listener.name) if has_tls(self.cluster, listener) else Trust()
@@ -237,7 +281,9 @@ class UserObjects:
             trust.trusts_system,
         )
         texts = {key: value.encode() for key, value in secret_data(access, MOUNT).items()}
-        data = {key: base64.b64encode(value).decode() for key, value in sorted({**issued.data, **texts}.items())}
+        data = {
+            key: base64.b64encode(value).decode() for key, value in sorted({**issued.data, **texts, **more}.items())
+        }
         metadata = {
             "labels": {NAME: SECRET_APP, INSTANCE: self.cluster.name, MANAGED_BY: MANAGER},
             "annotations": {ID: issued.id, ISSUED: issued.at, ROTATION: issued.rotation},

@@ -109,6 +109,7 @@ def desired_of(resource: Mapping[str, Any], spec: KRaftUserSpec) -> DesiredUser:
         metadata.get("uid", ""),
         metadata.get("creationTimestamp", ""),
         status.get("credential", ""),
+        bool(spec.controllers),
     )
 
 

@@ -48,8 +48,8 @@ def secrets(spec: PipelineSpec) -> Iterable[tuple[str, str]]:
 
     Raises NotGrantedError for unknown fields, because they may name a Secret.
     """
-    if spec.security is not None and spec.security.secret is not None:
-        yield "security.secret", spec.security.secret
+    if spec.security is not None and spec.security.mounted is not None:
+        yield "security.secret" if spec.security.user is None else "security.user", spec.security.mounted
     for section, registry in registries(spec).items():
         if registry.password_secret is not None:
             yield f"{section}.registry.passwordSecret", registry.password_secret.name

@@ -57,7 +57,7 @@ class Pipeline:
     uid: str
     spec: PipelineSpec
     image: str
-    servers: Mapping[str, str]
+    resolved: Mapping[str, Any]
     """The fields of the specification that `clusterRef` resolves to."""
 
     @property
@@ -87,7 +87,7 @@ class Pipeline:
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": self.kind.name,
             "metadata": {"name": self.name},
-            "spec": {**given(self.spec), **self.servers},
+            "spec": {**given(self.spec), **self.resolved},
         }
 
 
@@ -213,7 +213,7 @@ def _job(pod: Object) -> Object:
 
 def _pod(one: Pipeline) -> Object:
     driver, security = one.spec.driver, one.spec.security
-    secret = [security.secret] if security is not None and security.secret is not None else []
+    secret = [security.mounted] if security is not None and security.mounted is not None else []
     container = {
         "name": "driver",
         "image": one.image,

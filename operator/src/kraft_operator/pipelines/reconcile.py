@@ -20,7 +20,6 @@ from typing import Any, Final
 import aiohttp
 from pydantic import ValidationError
 
-from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.pipelines import HIDDEN_OPTION, IN_PLAIN, OPTION_IN_PLAIN, KafkaTableSpec, registries
 from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.apply.grants import NotGrantedError
@@ -30,7 +29,7 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.objects import condition_of
-from kraft_operator.pipelines import executors, grants, status
+from kraft_operator.pipelines import clusters, executors, grants, status
 from kraft_operator.pipelines.kinds import KINDS, Kind
 from kraft_operator.pipelines.manifests import HTTP_PORT, Object, Pipeline, claim_name, objects
 from kraft_operator.reconcile import Key
@@ -225,12 +224,12 @@ class Pipelines:
         image = spec.driver.image or self._image
         if not image:
             raise _RefusedError("NoImage", "neither driver.image nor the operator's settings name an image")
-        servers = await self._servers(metadata["namespace"], spec.cluster_ref)
         try:
+            resolved = await clusters.resolved(self._api, metadata["namespace"], spec)
             await grants.check(self._api, metadata["namespace"], spec)
-        except NotGrantedError as error:
+        except (clusters.UnreachableClusterError, NotGrantedError) as error:
             raise _RefusedError(error.reason, str(error)) from None
-        one = Pipeline(kind, metadata["name"], metadata["namespace"], metadata["uid"], spec, image, servers)
+        one = Pipeline(kind, metadata["name"], metadata["namespace"], metadata["uid"], spec, image, resolved)
         if executors.wanted(spec):
             await self._shared(one)
         return one
@@ -242,17 +241,6 @@ class Pipelines:
             if claim is not None and not SHARED & set(claim["spec"]["accessModes"]):
                 text = f"executors on any machine mount the claim {name}, too: it must be ReadWriteMany"
                 raise _RefusedError("ClaimNotShared", text)
-
-    async def _servers(self, namespace: str, cluster_name: str | None) -> dict[str, str]:
-        """Resolve `clusterRef` to fields of the specification. Raises _RefusedError."""
-        if cluster_name is None:
-            return {}
-        cluster = await self._api.get("KRaftCluster", namespace, cluster_name)
-        if cluster is None:
-            raise _RefusedError("ClusterNotFound", f"KRaftCluster {cluster_name} does not exist in {namespace}")
-        listeners = KRaftClusterSpec.model_validate(cluster["spec"], extra="ignore").listeners
-        port = next(one.port for one in listeners if one.type == "Internal")
-        return {"bootstrapServers": f"{cluster_name}-bootstrap.{namespace}.svc:{port}"}
 
     async def _make(self, one: Pipeline) -> tuple[status.PipelineView, str | None]:
         """Write objects that differ, delete unwanted objects, and observe. Also returns the driver's address or

@@ -142,7 +142,7 @@ def status(one: Pipeline, seen: PipelineView, resource: Object, now: str) -> dic
     """The whole status. Fields that the driver does not report this time keep their values."""
     before = resource.get("status", {})
     found: dict[str, Any] = {}
-    servers = one.servers.get("bootstrapServers") or one.spec.bootstrap_servers
+    servers = one.resolved.get("bootstrapServers") or one.spec.bootstrap_servers
     if servers:
         found["bootstrapServers"] = servers
     if isinstance(one.spec, KafkaTableSpec):

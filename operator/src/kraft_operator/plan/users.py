@@ -78,6 +78,8 @@ class DesiredUser:
     """`metadata.creationTimestamp` of the resource. These texts sort by time."""
     sent: str = ""
     """The id of the password that the cluster has."""
+    controllers: bool = False
+    """Whether its credentials open connections to controllers, too."""
 
 
 @dataclass(frozen=True, slots=True)

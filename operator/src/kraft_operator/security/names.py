@@ -16,6 +16,7 @@ TRUST: Final = "trust"
 TRUSTED: Final = "ca.crt"
 NODE: Final = "node"
 OPERATOR: Final = "operator"
+USER: Final = "kraftuser"
 
 
 def authority_name(name: str) -> str:
@@ -55,6 +56,11 @@ def subject(role: str, cluster: str, namespace: str) -> dict[str, str]:
     All nodes have the same, so a new node is a super user without a change of the others.
     """
     return {"CN": role, "OU": cluster, "O": namespace}
+
+
+def user_subject(user: str, cluster: str, namespace: str) -> dict[str, str]:
+    """The subject of a user's certificate for the controllers. No node has it: names of clusters have no dots."""
+    return {"CN": user, "OU": f"{USER}.{cluster}", "O": namespace}
 
 
 def principal(role: str, cluster: str, namespace: str) -> str:

@@ -18,6 +18,10 @@ from kraft_protocol.sasl.properties import MODULES
 TRUSTED_FILE: Final = "ca.crt"
 CERTIFICATE_FILE: Final = "user.crt"
 KEY_FILE: Final = "user.key"
+CONTROLLERS_CERTIFICATE: Final = "controllers.crt"
+CONTROLLERS_KEY: Final = "controllers.key"
+CONTROLLERS_FILE: Final = "controllers.properties"
+"""Certificate, key and properties of users that may connect to controllers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,9 @@ def password_problem(data: bytes) -> str:
 
 
 def java(access: ClientAccess) -> str:
-    """`client.properties` for Java's clients and tools."""
-    found = {"bootstrap.servers": access.bootstrap, "security.protocol": access.protocol}
+    """`client.properties` for Java's clients and tools; without an address if `access` has none."""
+    found = {"bootstrap.servers": access.bootstrap} if access.bootstrap else {}
+    found["security.protocol"] = access.protocol
     if access.mechanism:
         found |= {"sasl.mechanism": access.mechanism, "sasl.jaas.config": access.jaas}
     if access.trusted:
@@ -143,3 +148,9 @@ def secret_data(access: ClientAccess, folder: str) -> dict[str, str]:
     if access.certificate:
         found |= {CERTIFICATE_FILE: access.certificate, KEY_FILE: access.key}
     return found
+
+
+def controllers_properties(user: str, trusted: str, issued: Mapping[str, bytes]) -> bytes:
+    """`controllers.properties`: how a user connects to the controllers, with certificate and key that were `issued`."""
+    certificate, key = (issued[name].decode() for name in (CONTROLLERS_CERTIFICATE, CONTROLLERS_KEY))
+    return java(ClientAccess("", user, trusted=trusted, certificate=certificate, key=key)).encode()

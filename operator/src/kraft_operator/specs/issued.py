@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 
 from kraft_operator.api.user import USER_NAME_CHARS_MAX, UserAuthentication
 from kraft_operator.security.certificates import Authority, CertificateError, ends_at, is_issued_by, issue
-from kraft_operator.specs.client_config import CERTIFICATE_FILE, KEY_FILE
+from kraft_operator.specs.client_config import CERTIFICATE_FILE, CONTROLLERS_CERTIFICATE, CONTROLLERS_KEY, KEY_FILE
 from kraft_protocol.sasl.jaas import parse_jaas
 
 PASSWORD_BYTES: Final = 24
@@ -65,7 +65,11 @@ def certificate_due(
     """Whether a new certificate must be issued."""
     if issued is None or not issued.data.get(KEY_FILE) or _rotates(issued, wanted, rotation, now):
         return True
-    text = issued.text(CERTIFICATE_FILE)
+    return _is_due(issued.text(CERTIFICATE_FILE), user, wanted, authority, now)
+
+
+def _is_due(text: str, user: str, wanted: UserAuthentication, authority: Authority, now: datetime) -> bool:
+    """Whether a user's certificate must be replaced, because of its content, its authority, or its end."""
     try:
         found = x509.load_pem_x509_certificate(text.encode())
         names = [one.value for one in found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
@@ -141,3 +145,24 @@ def new_certificate(
         STORE_PASSWORD: store_password.encode(),
     }
     return Issued(uuid.uuid4().hex, time_text(now), rotation, data)
+
+
+def for_controllers(
+    before: Mapping[str, bytes],
+    subject: Mapping[str, str],
+    wanted: UserAuthentication,
+    authority: Authority,
+    now: datetime,
+    *,
+    is_new: bool,
+) -> dict[str, bytes]:
+    """The entries with which a user reaches the controllers: those of `before`, unless they are due or `is_new`.
+
+    `authority` is the cluster's. Raises CertificateError.
+    """
+    names = CONTROLLERS_CERTIFICATE, CONTROLLERS_KEY
+    text = before.get(CONTROLLERS_CERTIFICATE, b"").decode(errors="replace")
+    if not is_new and before.get(CONTROLLERS_KEY) and not _is_due(text, subject["CN"], wanted, authority, now):
+        return {name: before[name] for name in names}
+    leaf = issue(authority, subject, now, wanted.valid_days)
+    return dict(zip(names, (leaf.chain.encode(), leaf.key.encode()), strict=True))

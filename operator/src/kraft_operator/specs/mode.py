@@ -103,7 +103,11 @@ def _in_mode(record: Record, mode: str) -> Record:
 
 def in_force(spec: KRaftClusterSpec, record: Record) -> KRaftClusterSpec:
     """The specification with the mode of the record spelled out: all else reads `security` alone."""
-    mode = present(record) if has_begun(record) or record.security else asked(spec) or TLS
+    return spelled_out(spec, present(record) if has_begun(record) or record.security else asked(spec) or TLS)
+
+
+def spelled_out(spec: KRaftClusterSpec, mode: str) -> KRaftClusterSpec:
+    """The specification of a cluster that runs in `mode`, with the mode in `security`."""
     if asked(spec) == mode or (mode != TLS and spec.security is None):
         return spec
     values = Security() if spec.security is None else spec.security

@@ -1,7 +1,8 @@
 """What `spec.security` means for a node: the protocol of each listener, its keys and files, and who is a super user.
 
 The listener of the nodes and the one of the controllers trust the cluster's authority alone, and listeners for clients
-that of the clients alone. So no certificate of a client opens the way of the nodes.
+that of the clients alone. So no certificate of a client opens the way of the nodes. A KRaftUser with `controllers` has
+a second certificate, of the cluster's authority.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kraft_operator.security.names import (
     listener_file,
     node_name,
     principal,
+    user_subject,
 )
 from kraft_operator.specs.cluster import NamedCluster, listener_name
 from kraft_operator.specs.fronts import certified_names
@@ -34,6 +36,8 @@ LATER: Final = ("tls", "authentication", "annotations", "source_ranges", "load_b
 """Fields of listeners that operators without TLS did not have."""
 COMMON_NAME: Final = "RULE:^CN=([^,]+)(,.*)?$/$1/"
 """The user of a client's certificate is its common name. No user has the name of a node: that is a whole subject."""
+CONTROLLERS: Final = "listener.name.controller."
+"""Prefix of the keys of the controllers' listener."""
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 """The second one is for clients that know no other."""
@@ -91,6 +95,8 @@ def properties(cluster: NamedCluster, folder: str, roles: Collection[str]) -> di
         # An address outside may go, and the certificate with it; the subject never changes.
         "ssl.allow.san.changes": "true",
     }
+    if "controller" in roles:
+        found[f"{CONTROLLERS}ssl.principal.mapping.rules"] = _rules_of_controllers(cluster)
     for listener in cluster.spec.listeners:
         found |= _of_listener(cluster, listener, folder)
         if "broker" in roles and has_own_certificate(cluster, listener):
@@ -108,6 +114,13 @@ def defaults(cluster: NamedCluster) -> dict[str, str]:
     """Keys that hold unless `config` has them: a former password ends in a known time, also on open connections."""
     by_password = any(authentication(cluster, one) == "ScramSha512" for one in cluster.spec.listeners)
     return {REAUTH: REAUTH_MS} if by_password else {}
+
+
+def _rules_of_controllers(cluster: NamedCluster) -> str:
+    """A user at the controllers has the same name as at listeners for clients. Nodes and the operator stay subjects."""
+    subject = user_subject("([^,]+)", cluster.name, cluster.namespace)
+    pattern = ",".join(f"{key}={value}" for key, value in subject.items()).replace(".", "[.]")
+    return f"RULE:^{pattern}$/$1/,DEFAULT"
 
 
 def _prefix(listener: Listener) -> str:

@@ -67,6 +67,32 @@ def test_an_authority_that_the_record_does_not_know_issues_nothing(tmp_path: Pat
     assert not folder.user("svc").exists()
 
 
+def test_a_user_of_the_controllers_has_files_for_them(tmp_path: Path) -> None:
+    folder, now = Folder(tmp_path), datetime.now(UTC)
+    made = {name: new_authority(f"{name} CA", now, 1000) for name in ("clients", "cluster")}
+    files = {f"{name}-ca": {"ca.crt": one.certificate, "ca.key": one.key} for name, one in made.items()}
+    for name, texts in {**files, "trust": {"ca.crt": made["cluster"].certificate}}.items():
+        folder.security(name).mkdir(parents=True)
+        for file, text in texts.items():
+            (folder.security(name) / file).write_text(text)
+    record = Record(
+        cluster_id="id",
+        authorities=tuple((name, key_of(one.certificate)) for name, one in made.items()),
+        security="Tls",
+    )
+    document = {**new_resource()["spec"], "security": {}}
+    names = {"controllers.crt", "controllers.key", "controllers.properties"}
+    for controllers in (True, True, False):
+        spec = {"cluster": "sample", "authentication": {"type": "MutualTls"}, "controllers": controllers}
+        memory = Memory(record=record, users={"svc": {"spec": spec, "annotations": {}}})
+        users = LocalUsers(folder, memory, print, lambda _: "h:1")
+        users._cluster = NamedCluster("sample", "default", "", KRaftClusterSpec.model_validate(document))
+        found = asyncio.run(users.credentials([DesiredUser("svc", "svc", controllers=controllers)]))["svc"]
+        assert found.id, found
+        there = {path.name for path in folder.user("svc").iterdir()} & names
+        assert there == (names if controllers else set())
+
+
 def test_a_given_password_that_is_not_text_is_named_and_not_shown(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     path = folder.security("given") / "password"

@@ -57,13 +57,13 @@ def test_fields_of_a_table_match_the_command(asked: set[str]) -> None:
         asked -= {f"{part}.registry.{name}" for name in ("passwordEnv", "token", "oauth.clientSecret")}
         asked |= {f"{part}.registry.passwordSecret.{name}" for name in ("name", "key")}
     asked.remove("routes")  # for files of the command: a resource is one table, or one table for each topic
-    asked.add("security.secret")
+    asked |= {"security.secret", "security.user"}
     _same_fields(KafkaTableSpec, asked)
 
 
 def test_fields_of_an_archive_match_the_command(asked: set[str]) -> None:
     archive_spec.parse(_document("KafkaMetadataArchive", {**ARCHIVE, "bootstrapServers": "a:1"}))
-    asked.add("security.secret")
+    asked |= {"security.secret", "security.user"}
     _same_fields(KafkaMetadataArchiveSpec, asked)
 
 

@@ -91,6 +91,28 @@ def test_no_certificate_of_a_client_makes_a_super_user(subject: str, user: str |
     assert f"User:{user}" not in found["super.users"].split(";")
 
 
+@pytest.mark.parametrize(
+    ("subject", "user"),
+    [
+        ("CN=ann,OU=kraftuser.sample,O=demo", "ann"),
+        ("CN=node,OU=kraftuser.sample,O=demo", "node"),
+        ("CN=node,OU=sample,O=demo", "CN=node,OU=sample,O=demo"),
+        ("CN=ann", "CN=ann"),
+        ("CN=ann,OU=kraftuser.sample,O=other", "CN=ann,OU=kraftuser.sample,O=other"),
+        ("CN=ann,OU=kraftuserXsample,O=demo", "CN=ann,OU=kraftuserXsample,O=demo"),
+        ("CN=ann,OU=kraftuser.sample,O=demo,C=DE", "CN=ann,OU=kraftuser.sample,O=demo,C=DE"),
+        (r"CN=x\,OU\=kraftuser.sample\,O\=demo", r"CN=x\,OU\=kraftuser.sample\,O\=demo"),
+    ],
+)
+def test_only_certificates_of_users_have_short_names_at_the_controllers(subject: str, user: str) -> None:
+    cluster = sample(security={})
+    key = "listener.name.controller.ssl.principal.mapping.rules"
+    found = properties(cluster, cluster.spec.node_pools[0], 1, ["controller"], [1, 2, 3])
+    assert PrincipalMapper(found[key]).name(subject) == user
+    assert f"User:{user}" not in found["super.users"].split(";") or subject == user
+    assert key not in of(cluster), "a broker has no such listener"
+
+
 def test_a_cluster_without_security_has_the_same_pods_as_before() -> None:
     cluster = sample()
     pool = cluster.spec.node_pools[1]
