@@ -32,10 +32,11 @@ OF_CONTROLLERS: Final[Versions] = {
     ApiKey.FETCH_SNAPSHOT: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (1, 1),
 }
-OF_BROKERS: Final[Versions] = {ApiKey.DESCRIBE_QUORUM: (2, 2)}
+OF_BROKERS: Final[Versions] = {ApiKey.DESCRIBE_QUORUM: (2, 2), ApiKey.DESCRIBE_CLUSTER: (1, 1)}
 """Versions of the requests; the oldest Apache Kafka that serves all of them is 3.9."""
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
+BROKERS_ENDPOINT: Final = 1
 CONTROLLERS_ENDPOINT: Final = 2
 _PASSING: Final = frozenset({5, 6, 7, 41, 74, 75, 91})
 """Errors that are retried: no leader, another leader or epoch, or a leader that does not know its high watermark
@@ -157,11 +158,14 @@ class Controllers:
         if self._connection is None:
             self._connection = self._of_controllers.connect(*self._servers[0], OF_CONTROLLERS)
             if not self.cluster_id:
-                self.cluster_id = _cluster_id(self._connection)
+                self.cluster_id = _cluster_id(self._connection, CONTROLLERS_ENDPOINT)
         return self._connection
 
     def _ask_brokers(self) -> list[tuple[str, int]]:
-        """The addresses of the controllers. Raises OSError if no broker can be reached."""
+        """The addresses of the controllers. Raises OSError if no broker can be reached.
+
+        Brokers tell the cluster id to everybody; controllers require Alter on the cluster for it.
+        """
         error: OSError = ConnectionError(f"no broker of {self._settings.bootstrap} can be reached")
         for host, port in self._servers:
             try:
@@ -170,7 +174,9 @@ class Controllers:
                 error = e
                 continue
             try:
-                return _read_quorum(connection.request(_describe_quorum()))
+                found = _read_quorum(connection.request(_describe_quorum()))
+                self.cluster_id = _cluster_id(connection, BROKERS_ENDPOINT)
+                return found
             finally:
                 connection.close()
         raise error
@@ -258,8 +264,8 @@ def _read_quorum(answer: m.DescribeQuorumResponse) -> list[tuple[str, int]]:
     return found
 
 
-def _cluster_id(connection: BlockingConnection) -> str:
-    answer: m.DescribeClusterResponse = connection.request(m.DescribeClusterRequest(endpoint_type=CONTROLLERS_ENDPOINT))
+def _cluster_id(connection: BlockingConnection, endpoint: int) -> str:
+    answer: m.DescribeClusterResponse = connection.request(m.DescribeClusterRequest(endpoint_type=endpoint))
     if answer.error_code:
         raise BrokerError(answer.error_code, "the cluster")
     return answer.cluster_id
