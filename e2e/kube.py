@@ -266,19 +266,29 @@ class Workload:
     """A producer and a consumer in their own pod; `report` after the block."""
 
     def __init__(
-        self, cluster: Cluster, *, partitions: int = 6, rate: float = 200, machine: str = "", secret: str = ""
+        self,
+        cluster: Cluster,
+        *,
+        partitions: int = 6,
+        rate: float = 200,
+        machine: str = "",
+        secret: str = "",
+        name: str = "client",
+        bootstrap: str = "",
     ) -> None:
         """Prepare a workload. Its pod runs on `machine`, or anywhere if it is empty.
 
-        With `secret`, it authenticates by the `user.crt` and `user.key` of this Secret.
+        With `secret`, it authenticates by the `user.crt` and `user.key` of this Secret. `bootstrap`: other addresses
+        than those of the service.
         """
         self._secret = secret
         self._cluster = cluster.name
-        self.name = f"{cluster.name}-client"
+        self.name = f"{cluster.name}-{name}"
         self.namespace = cluster.namespace
         self._machine = {"kubernetes.io/hostname": machine} if machine else {}
         self.topic = f"work-{time.time_ns()}"  # its own topic, because every record in it must be its own
-        self._arguments = [f"{cluster.name}-bootstrap:9092", self.topic, str(partitions), "3", str(rate)]
+        bootstrap = bootstrap or f"{cluster.name}-bootstrap:9092"
+        self._arguments = [bootstrap, self.topic, str(partitions), "3", str(rate)]
         self.report: Object = {}
 
     def __enter__(self) -> Workload:

@@ -35,6 +35,11 @@ base=(--build-arg BASE=localhost/python-base:3.11)
 if [ $# -eq 0 ] || [[ " $* " == *" e2e "* || "$*" == *test_table* ]]; then # it has Spark and Java: minutes, the first time
     "$SCRIPTS/image.sh" kraft-pipeline:dev . "${base[@]}" --target pipeline >/dev/null
 fi
+PEERS=${KRAFT_PEER_HOME:-.peers}
+if { [ $# -eq 0 ] || [[ " $* " == *" e2e "* || "$*" == *test_migration* ]]; } && [ -f "$PEERS/3.9.2/lib/.complete" ]; then
+    "$SCRIPTS/image.sh" kraft-e2e-released:dev "$PEERS/3.9.2" "$PWD/e2e/migration/Dockerfile" "${base[@]}" >/dev/null
+    export E2E_RELEASED_KAFKA_IMAGE=localhost/kraft-e2e-released:dev
+fi
 
 export E2E_MACHINES="$SCRIPTS/node.sh" E2E_API_RESTART=$PWD/e2e/chaos/restart-api.sh K8S_LAB_SCRIPTS=$SCRIPTS
 if [ "${1:-}" = smoke ]; then

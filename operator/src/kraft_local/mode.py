@@ -31,9 +31,13 @@ def without_issuers(spec: KRaftClusterSpec) -> KRaftClusterSpec:
 
 def in_mode(file: Path, folder: Folder, record: Record, spec: KRaftClusterSpec, *, stopped: bool) -> Record:
     """The record with the mode in force. Raises BadResourceError if it is unknown, or cannot change now."""
-    if spec.migration is not None and spec.migration.zookeeper.tls is not None:
+    zookeeper = None if spec.migration is None else spec.migration.zookeeper
+    if zookeeper is not None and zookeeper.tls is not None:
         text = "Secrets are on Kubernetes only: set zookeeper.ssl.* with your files in the config of the pool"
         raise BadResourceError(f"{file}: spec.migration.zookeeper.tls: {text}")
+    if zookeeper is not None and zookeeper.password_encoder_secret is not None:
+        text = "Secrets are on Kubernetes only: set password.encoder.secret in the config of the pool"
+        raise BadResourceError(f"{file}: spec.migration.zookeeper.passwordEncoderSecret: {text}")
     found = settled(record, spec, remains=folder.remains(), stopped=stopped)
     if isinstance(found, ModeProblem):
         raise BadResourceError(f"{file}: {found.message}")

@@ -482,7 +482,7 @@ class Reconciler:
             return BLOCKED_S
         if s is None or s.quorum is None or s.metadata is None:
             return self._backed_off(memory, ("views",))
-        return BLOCKED_S if plan_.blocked else self._resync_s
+        return BLOCKED_S if plan_.blocked or s.record.unfinished_migration else self._resync_s
 
     def _backed_off(self, memory: _Memory, waits: tuple[str, ...]) -> float:
         """The delay until the next pass, doubled while the plan waits for the same. Watches wake it earlier."""

@@ -94,6 +94,16 @@ class ZooKeeper(Model):
         ),
     ]
     tls: ZooKeeperTls | None = None
+    password_encoder_secret: (
+        Annotated[
+            SecretName,
+            Field(
+                description="a Secret with the key password.encoder.secret, which is the brokers' value: they encrypt"
+                " passwords in ZooKeeper with it"
+            ),
+        ]
+        | None
+    ) = None
 
 
 class Migration(Model):

@@ -131,6 +131,9 @@ class MigrationStatus(Model):
     state: Annotated[str, Field(description="as the active controller reports it; empty if unknown")] = ""
     driver: Annotated[str, Field(description="state of the active controller's driver, such as DUAL_WRITE")] = ""
     lag: Annotated[int, Field(description="metadata records that ZooKeeper lacks")] | None = None
+    partitions_outside: (
+        Annotated[int, Field(description="partitions with a replica on one of spec.migration.brokers")] | None
+    ) = None
     brokers_on_zookeeper: Annotated[list[NodeId], Field(description="brokers that still use ZooKeeper")] = []
     blockers: Annotated[list[str], Field(description="what prevents the migration, with the broker or controller")] = []
 

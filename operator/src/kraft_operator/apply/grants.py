@@ -49,10 +49,14 @@ async def check_templates(api: Api, cluster: NamedCluster) -> None:
 
 
 def _of_migration(cluster: NamedCluster, pool: NodePool) -> Iterable[tuple[str, str]]:
-    """Yield the Secret for TLS to ZooKeeper, which controllers get."""
-    migration = cluster.spec.migration
-    if migration is not None and migration.zookeeper.tls is not None and "controller" in pool.roles:
-        yield "spec.migration.zookeeper.tls", migration.zookeeper.tls.secret_name
+    """Yield the Secrets of a migration, which controllers get."""
+    if cluster.spec.migration is None or "controller" not in pool.roles:
+        return
+    zookeeper = cluster.spec.migration.zookeeper
+    if zookeeper.tls is not None:
+        yield "spec.migration.zookeeper.tls", zookeeper.tls.secret_name
+    if zookeeper.password_encoder_secret is not None:
+        yield "spec.migration.zookeeper.passwordEncoderSecret", zookeeper.password_encoder_secret
 
 
 async def _check_pool(api: Api, namespace: str, pool: NodePool, asked: list[tuple[str, str]]) -> None:

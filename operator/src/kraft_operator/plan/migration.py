@@ -32,6 +32,13 @@ def active_migration(s: Situation) -> ActiveMigration | None:
     return found[0] if len(found) == 1 else None
 
 
+def partitions_outside(s: Situation) -> int | None:
+    """The number of partitions with a replica on a broker outside; None if it is unknown."""
+    if s.metadata is None or s.metadata.unseen:
+        return None
+    return sum(any(map(s.outside, partition.replicas)) for partition in s.metadata.partitions)
+
+
 def migrate(s: Situation) -> None:
     """Plan the next phase of the migration, or report what prevents it."""
     phase = s.record.migration
@@ -73,8 +80,7 @@ def reason_against_end(s: Situation) -> str | None:
     if active is None:
         return "no controller reports that it is active: the brokers that use ZooKeeper are unknown"
     if active.on_zookeeper:
-        text = f"broker {_ids(active.on_zookeeper)} uses ZooKeeper: move its replicas away, stop it, and unregister it"
-        return f"{text}; or restart it without ZooKeeper"
+        return _against_brokers(active.on_zookeeper, partitions_outside(s))
     if active.driver != DUAL_WRITE:
         return f"the driver of the migration is in {active.driver}, not in {DUAL_WRITE}"
     if active.blockers:
@@ -82,6 +88,15 @@ def reason_against_end(s: Situation) -> str | None:
     if active.lag:
         return f"ZooKeeper lacks {active.lag} metadata records"
     return None
+
+
+def _against_brokers(brokers: Iterable[int], partitions: int | None) -> str:
+    """What to do with brokers that use ZooKeeper. `partitions`: those with a replica there; None if unknown."""
+    text = f"broker {_ids(brokers)} uses ZooKeeper"
+    if partitions == 0:
+        return f"{text} and has no replicas: stop it, and unregister it"
+    has = "" if partitions is None else f" and has replicas of {partitions} partitions"
+    return f"{text}{has}: move its replicas away, stop it, and unregister it; or restart it without ZooKeeper"
 
 
 def _controllers(s: Situation) -> list[int]:

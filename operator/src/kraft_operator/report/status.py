@@ -18,11 +18,11 @@ from kraft_operator.api.status import (
     StepStatus,
 )
 from kraft_operator.plan import conditions as planned
-from kraft_operator.plan.migration import active_migration
+from kraft_operator.plan.migration import active_migration, partitions_outside
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.levels import name_of
 from kraft_operator.plan.model.observed import Metadata, Observed
-from kraft_operator.plan.model.record import FINALIZED, PLAINTEXT, Node, Record
+from kraft_operator.plan.model.record import FINALIZED, MIGRATED, PLAINTEXT, Node, Record
 from kraft_operator.plan.model.situation import BEHIND_MAX_MS, Situation, is_broker
 from kraft_operator.plan.model.steps import DISRUPTIVE, Plan, Step
 from kraft_operator.specs.cluster import INSTANCE, NamedCluster
@@ -122,6 +122,11 @@ def _migration(record: Record, s: Situation | None, before: KRaftClusterStatus) 
         found.brokers_on_zookeeper, found.blockers = list(active.on_zookeeper), list(active.blockers)
     elif before.migration is not None and record.migrates:
         found = before.migration.model_copy(update={"phase": found.phase})
+    if record.migration == MIGRATED:
+        outside = partitions_outside(s) if s is not None else None
+        if outside is None and before.migration is not None:
+            outside = before.migration.partitions_outside
+        found.partitions_outside = outside
     return found
 
 

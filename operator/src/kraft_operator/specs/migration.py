@@ -11,6 +11,8 @@ FOLDER: Final = "/etc/kraft-zookeeper"
 VOLUME: Final = "kraft-zookeeper-tls"
 TRUST: Final = "ca.crt"
 CERTIFICATE: Final = "tls-combined.pem"
+ENCODER_KEY: Final = "password.encoder.secret"
+ENCODER_VARIABLE: Final = "KRAFT_PASSWORD_ENCODER_SECRET"
 READABLE: Final = 0o444
 """The mode of the files: only the pod's own processes see them."""
 
@@ -53,3 +55,17 @@ def volumes(cluster: NamedCluster) -> list[dict[str, Any]]:
 def mounts(cluster: NamedCluster) -> list[dict[str, Any]]:
     """The mount of this volume."""
     return [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}] if volumes(cluster) else []
+
+
+def variables(cluster: NamedCluster) -> list[dict[str, Any]]:
+    """The variable with the key of encrypted passwords; none without a Secret. A file would show it to all readers."""
+    migration = cluster.spec.migration
+    if migration is None or migration.zookeeper.password_encoder_secret is None:
+        return []
+    source = {"name": migration.zookeeper.password_encoder_secret, "key": ENCODER_KEY}
+    return [{"name": ENCODER_VARIABLE, "valueFrom": {"secretKeyRef": source}}]
+
+
+def overrides(cluster: NamedCluster) -> list[str]:
+    """Arguments of the node that set keys from these variables."""
+    return ["--override", f"{ENCODER_KEY}=$({ENCODER_VARIABLE})"] if variables(cluster) else []

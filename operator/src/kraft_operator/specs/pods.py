@@ -79,6 +79,8 @@ def pod(
     command = ["kafka-server-start", f"{CONFIG}/{FILE}"]
     if "broker" in roles:
         command += ["--override", f"advertised.listeners={advertised(cluster, node.id, external)}"]
+    if MIGRATES in aspects:
+        command += migration.overrides(cluster)
     container = {
         "name": NODE_CONTAINER,
         "image": cluster.image,
@@ -87,6 +89,7 @@ def pod(
         "env": [
             *template.variables(pool.pod.env),
             {"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+            *(migration.variables(cluster) if MIGRATES in aspects else ()),
         ],
         "ports": _ports(cluster, roles),
         "resources": pool.resources.model_dump(),

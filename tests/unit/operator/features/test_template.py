@@ -258,8 +258,8 @@ def _account(name: str, *secrets: str, allowed: bool = True) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels}, "secrets": [{"name": one} for one in secrets]}
 
 
-def test_the_secret_for_zookeeper_must_be_granted_to_controllers() -> None:
-    zookeeper = {"connect": "zk:2182", "tls": {"secretName": "zk-tls"}}
+def test_the_secrets_for_zookeeper_must_be_granted_to_controllers() -> None:
+    zookeeper = {"connect": "zk:2182", "tls": {"secretName": "zk-tls"}, "passwordEncoderSecret": "encoder"}
     cluster = sample(migration={"zookeeper": zookeeper, "brokers": [5001]})
 
     async def main() -> None:
@@ -267,6 +267,9 @@ def test_the_secret_for_zookeeper_must_be_granted_to_controllers() -> None:
         with pytest.raises(NotGrantedError, match="names the Secret zk-tls"):
             await check_templates(api, cluster)
         api.objects["ServiceAccount", "demo", "kraft-node"] = _account("kraft-node", "zk-tls", allowed=False)
+        with pytest.raises(NotGrantedError, match="names the Secret encoder"):
+            await check_templates(api, cluster)
+        api.objects["ServiceAccount", "demo", "kraft-node"] = _account("kraft-node", "zk-tls", "encoder", allowed=False)
         await check_templates(api, cluster)
 
     asyncio.run(main())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from kraft_local.folder import Folder
+from kraft_local.mode import in_mode
 from kraft_local.resource_file import BadResourceError, parsed, values
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.plan.model.record import MIGRATED, Node, Record
@@ -16,7 +20,7 @@ from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.planner_input import wanted_of
 from kraft_operator.specs.remembered import record_of, remembered
 from kraft_protocol.configs.properties import parse_properties
-from tests.unit.operator.sample import CLUSTER_ID, sample
+from tests.unit.operator.sample import CLUSTER_ID, ROOT, sample
 
 CONTROLLER = Node(1, "controllers", True, False)
 TLS = {"connect": "zk:2182", "tls": {"secretName": "zk-tls"}}
@@ -125,6 +129,32 @@ def test_files_for_zookeeper_come_from_the_secret() -> None:
         assert ("/etc/kraft-zookeeper" in {one["mountPath"] for one in made["containers"][0]["volumeMounts"]}) is has
 
 
+def test_the_key_of_encrypted_passwords_comes_from_the_secret() -> None:
+    cluster = _cluster({"zookeeper": {"connect": "zk:2181", "passwordEncoderSecret": "encoder"}})
+    pool = cluster.spec.node_pools[0]
+    made = pods.pod(cluster, pool, CONTROLLER, {"roles": "controller", "voters": "1", MIGRATES: "x"}, {})
+    (container,) = made["spec"]["containers"]
+    source = {"secretKeyRef": {"name": "encoder", "key": "password.encoder.secret"}}
+    assert {"name": "KRAFT_PASSWORD_ENCODER_SECRET", "valueFrom": source} in container["env"]
+    assert container["command"][-2:] == [
+        "--override",
+        "password.encoder.secret=$(KRAFT_PASSWORD_ENCODER_SECRET)",
+    ]
+    assert "password.encoder.secret" not in _file(cluster, CONTROLLER, **{MIGRATES: "x"})
+    assert wanted_of(cluster, {}).zookeeper != wanted_of(_cluster({"zookeeper": {"connect": "zk:2181"}}), {}).zookeeper
+
+    after = pods.pod(cluster, pool, CONTROLLER, {"roles": "controller", "voters": "1"}, {})
+    assert "encoder" not in str(after["spec"])
+
+
+@pytest.mark.parametrize("own", [{"tls": {"secretName": "zk-tls"}}, {"passwordEncoderSecret": "encoder"}])
+def test_secrets_for_zookeeper_are_refused_on_one_machine(own: dict[str, Any], tmp_path: Path) -> None:
+    spec = _cluster({"zookeeper": {"connect": "zk:2181", **own}}).spec
+    (key,) = own
+    with pytest.raises(BadResourceError, match=f"spec.migration.zookeeper.{key}: Secrets are on Kubernetes only"):
+        in_mode(Path("f"), Folder(tmp_path), Record(), spec, stopped=False)
+
+
 def test_zookeeper_without_client_certificates_gets_none() -> None:
     tls = {**TLS, "tls": {"secretName": "zk-tls", "clientCertificate": False}}
     assert "zookeeper.ssl.keystore.location" not in _file(_cluster({"zookeeper": tls}), CONTROLLER, **{MIGRATES: "x"})
@@ -149,3 +179,30 @@ def test_the_phase_is_kept_in_the_record() -> None:
     record = Record(cluster_id=CLUSTER_ID, migration=MIGRATED)
     assert record_of(KRaftClusterStatus.model_validate(remembered(record))) == record
     assert "migration" not in remembered(Record())
+
+
+GUIDE = ROOT / "docs/how-to/migrate-from-zookeeper-on-kubernetes.md"
+
+
+def _blocks(kind: str) -> list[str]:
+    """The guide's blocks of a language."""
+    return re.findall(rf"^```{kind}\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_resource_of_the_guide_is_accepted_with_and_without_tls() -> None:
+    text, tls = _blocks("yaml")
+    document = yaml.safe_load(text.replace("CLUSTER_ID", CLUSTER_ID))
+    parsed(yaml.safe_dump(document), "f")
+    document["spec"]["migration"] |= yaml.safe_load(tls)
+    parsed(yaml.safe_dump(document), "f")
+
+
+def test_the_brokers_of_the_guide_know_the_controllers_as_these_know_each_other() -> None:
+    resource = parsed(_blocks("yaml")[0].replace("CLUSTER_ID", CLUSTER_ID), "f")
+    cluster = NamedCluster(resource.name, "kraft", "uid", resource.spec)
+    controllers = Node(3001, "controllers", True, False)
+    ours = _file(cluster, controllers, **{MIGRATES: "x", "voters": "3001,3002,3003"})
+    theirs = parse_properties(_blocks("properties")[0])
+    for key in ("zookeeper.metadata.migration.enable", "controller.quorum.voters", "controller.listener.names"):
+        assert theirs[key] == ours[key]
+    assert theirs["listener.security.protocol.map"] == ours["listener.security.protocol.map"]

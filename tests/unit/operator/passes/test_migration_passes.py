@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +13,14 @@ import pytest
 from kraft_operator.observe import kafka
 from kraft_operator.observe.status import parsed
 from kraft_operator.plan.model.observed import ActiveMigration, ControllerMigration
+from kraft_operator.plan.model.record import FINALIZED, MIGRATED
+from kraft_operator.plan.model.situation import situation
+from kraft_operator.plan.model.steps import Plan
 from kraft_operator.specs.pods import FILE
 from tests.unit.operator.fake_kubernetes import FakeApi
 from tests.unit.operator.reconciling import KEY, condition, new_api, new_operator, pods_of
 from tests.unit.operator.sample import CLUSTER_ID
+from tests.unit.operator.world import made
 
 PAGE = {
     "nodeId": 1,
@@ -105,6 +111,20 @@ def test_passes_follow_a_migration(monkeypatch: pytest.MonkeyPatch) -> None:
         await passes()
         assert condition(api, "Degraded")["reason"] == "MigrationUnfinished"
         assert not [kind for _, kind, _ in api.writes if kind == "Pod"]
+        operator.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("phase", "seconds"), [("", 30.0), (MIGRATED, 5.0), (FINALIZED, 30.0)])
+def test_a_cluster_that_migrates_is_looked_at_often_as_no_watch_shows_its_progress(phase: str, seconds: float) -> None:
+    async def main() -> None:
+        world = made()
+        s = situation(replace(world.record, migration=phase), world.wanted, world.observe())
+        operator = new_operator(new_api())
+        memory = operator._memory(KEY)
+        memory.known_at = time.monotonic()
+        assert operator._next(memory, Plan(), s) == seconds
         operator.close()
 
     asyncio.run(main())

@@ -7,16 +7,20 @@ from dataclasses import replace
 import pytest
 
 from kraft_node.metadata.kinds import zk_migration
+from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.plan import migration
 from kraft_operator.plan.conditions import migrated
 from kraft_operator.plan.model import observed as seen
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import ActiveMigration, Aged, ControllerMigration
 from kraft_operator.plan.model.record import FINALIZED, FINALIZING, MIGRATED, PREPARING, Record
-from kraft_operator.plan.model.situation import MIGRATES, situation
+from kraft_operator.plan.model.situation import MIGRATES, Situation, situation
+from kraft_operator.plan.model.steps import Plan
 from kraft_operator.plan.model.wanted import Wanted
 from kraft_operator.plan.planner import plan
+from kraft_operator.report.status import status
 from tests.unit.operator.outcomes import restarts
+from tests.unit.operator.sample import sample
 from tests.unit.operator.world import CLUSTER, World, made, wanted
 
 OUTSIDE = frozenset({11, 12})
@@ -247,3 +251,49 @@ def test_metadata_version_waits_for_the_end() -> None:
     world.step()
     assert not world.actions(do.SetFeature)
     assert any("migration from ZooKeeper" in text for text in world.last.waits)
+
+
+def _situation(world: World, view: seen.Observed) -> Situation:
+    found = situation(world.record, world.wanted, view)
+    assert found is not None
+    return found
+
+
+def test_brokers_outside_are_stopped_once_they_have_no_replicas() -> None:
+    world = _world()
+    view = _beside(world, fenced=False)
+    s = _situation(world, view)
+    assert migration.partitions_outside(s) == 1
+    assert "has replicas of 1 partitions: move its replicas away" in str(migration.reason_against_end(s))
+
+    metadata = view.metadata.value
+    assert metadata is not None
+    moved = seen.Partition("t", 0, (101, 102, 103), frozenset({101, 102, 103}), 2)
+    s = _situation(world, replace(view, metadata=Aged(replace(metadata, partitions=(moved,)))))
+    assert migration.partitions_outside(s) == 0
+    assert "has no replicas: stop it, and unregister it" in str(migration.reason_against_end(s))
+
+
+def test_an_incomplete_view_does_not_count_partitions_outside() -> None:
+    world = _world()
+    view = _beside(world, fenced=False)
+    metadata = view.metadata.value
+    assert metadata is not None
+    unseen = replace(view, metadata=Aged(replace(metadata, unseen="a topic is hidden")))
+    for one in (unseen, replace(view, metadata=Aged())):
+        s = _situation(world, one)
+        assert migration.partitions_outside(s) is None
+        assert "uses ZooKeeper: move its replicas away" in str(migration.reason_against_end(s))
+
+
+def test_the_status_keeps_the_number_of_partitions_outside_while_it_is_unknown() -> None:
+    world = _world()
+    view = _beside(world, fenced=False)
+
+    def reported(seen_now: seen.Observed, before: KRaftClusterStatus) -> KRaftClusterStatus:
+        s, now = _situation(world, seen_now), "2026-01-01T00:00:00Z"
+        return status(sample(), world.record, s, Plan(), before, generation=1, now=now)
+
+    known = reported(view, KRaftClusterStatus())
+    unknown = reported(replace(view, metadata=Aged()), known)
+    assert [one.migration and one.migration.partitions_outside for one in (known, unknown)] == [1, 1]
