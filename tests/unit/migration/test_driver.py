@@ -15,16 +15,23 @@ from kraft_node.migration.states import DriverState
 from kraft_node.migration.tree import paths
 from kraft_node.testing.zookeeper import SimSession, SimZooKeeper
 from kraft_protocol.ids import Uuid
-from kraft_protocol.wire.stored import ConfigRecord, FeatureLevelRecord, TopicRecord, ZkMigrationStateRecord
+from kraft_protocol.wire.stored import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+    ZkMigrationStateRecord,
+)
 from tests.stopped_time import SeededRandom, StoppedTime
 
-MIGRATION = 1
+MIGRATION, PRE_MIGRATION = 1, 2
 
 
 class World:
-    """One driver whose metadata log has the migration. Jobs of the lane wait for `settle`."""
+    """One driver, whose metadata log has the migration by default. Jobs of the lane wait for `settle`."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: int = MIGRATION) -> None:
         self.time = StoppedTime(now=1_000)
         self.servers = SimZooKeeper()
         self.servers.put(paths.CONTROLLER_EPOCH, b"4")
@@ -42,8 +49,9 @@ class World:
         image = self.loader.image
         self.driver = MigrationDriver(env, 3001, "c", image, self, self, self._connect, lambda: [3001], None)
         self.loader.publishers.append(self.driver.moved)
-        self.commit(FeatureLevelRecord("metadata.version", 21), ZkMigrationStateRecord(MIGRATION))
-        self.commit(TopicRecord("a", Uuid(b"a" * 16)))
+        self.commit(FeatureLevelRecord("metadata.version", 21), ZkMigrationStateRecord(state))
+        if state == MIGRATION:
+            self.commit(TopicRecord("a", Uuid(b"a" * 16)))
 
     def _connect(self) -> SimSession:
         made = self.servers.session()
@@ -170,3 +178,20 @@ def test_a_new_session_writes_only_after_it_has_seen_the_own_last_write() -> Non
     world.old = None
     world.rest(120_000)
     assert (world.retention, world.driver.lag) == ("1", 0)
+
+
+def test_a_migration_begins_as_soon_as_the_last_broker_has_registered() -> None:
+    """It began up to a minute later, and meanwhile the status named a blocker that was gone."""
+    world = World(PRE_MIGRATION)
+    world.servers.put(paths.CLUSTER_ID, b'{"version":"1","id":"c"}')
+    for path in ("/admin/delete_topics", "/config/topics", paths.TOPICS, paths.BROKER_IDS, f"{paths.BROKER_IDS}/1"):
+        world.servers.put(path, b"{}")
+    world.servers.remove(paths.MIGRATION)
+    world.commit(RegisterControllerRecord(3001, Uuid(b"c" * 16), True, [], []))
+    world.driver.led(2)
+    world.rest(5 * 60_000)
+    assert world.driver.state is DriverState.WAIT_FOR_BROKERS
+    assert "broker 1 has not registered here" in world.driver.blockers[0]
+    world.commit(RegisterBrokerRecord(1, True, Uuid(b"b" * 16), 7, fenced=False))
+    world.rest(1_000)
+    assert world.driver.state is DriverState.DUAL_WRITE, world.driver.blockers

@@ -8,9 +8,9 @@ then fails at its next write, because the next controller's claim has raised the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 from kraft_node.base.env import Env
 from kraft_node.base.histogram import Histogram
@@ -25,6 +25,7 @@ from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.reading import MetadataReader
 from kraft_node.migration.states import DriverState
 from kraft_node.migration.tree.values import MigrationValue, ZnodeError
+from kraft_node.migration.waits import DriverLife, DriverPause, ImageChange, LaneJob, LogAppend
 from kraft_node.migration.writing import ZnodeWriter
 from kraft_node.migration.zookeeper import Connect, NoAnswerError, TransactionError, ZooKeeper
 from kraft_protocol.wire.stored import (
@@ -46,28 +47,6 @@ LOOK_MS: Final = 10_000
 """How often ZooKeeper's list of brokers is compared with the registrations."""
 TRANSACTION_NAME: Final = "ZK Migration"
 CALL_ERRORS: Final = (NoAnswerError, TransactionError, ClaimError, ZnodeError, RecordsRefusedError)
-
-
-class _Job(NamedTuple):
-    work: Callable[[], Any]
-
-
-class _Append(NamedTuple):
-    records: Sequence[Any]
-
-
-class _Pause(NamedTuple):
-    delay_ms: int
-
-
-class _Change(NamedTuple):
-    """The image changes, or this time passes."""
-
-    within_ms: int
-
-
-_Wait: TypeAlias = _Job | _Append | _Pause | _Change
-_Life: TypeAlias = Generator[_Wait, Any, Any]
 
 
 class MigrationDriver:
@@ -114,7 +93,7 @@ class MigrationDriver:
         self._strangers: dict[int, str] = {}
         self._looked_ms = 0
         self._kraft_epoch = -1
-        self._life_now: _Life | None = None
+        self._life_now: DriverLife | None = None
         self._turn = 0
         self._session: ZooKeeper | None = None
         self._begun: ZooKeeper | None = None
@@ -124,6 +103,8 @@ class MigrationDriver:
         self._claim: ControllerClaim | None = None
         self._dirty = Entities()
         self._waits_for_change = False
+        self._nodes_changed = False
+        """Brokers or controllers have changed since a gate has looked at them."""
         self._pause_ms = PAUSE_FIRST_MS
         self._failures = 0
         """Migrations that this active controller had to abort."""
@@ -159,6 +140,7 @@ class MigrationDriver:
         """Committed metadata has changed."""
         if self._life_now is None:
             return
+        self._nodes_changed |= delta.is_snapshot or bool(delta.brokers or delta.controllers)
         self._dirty.update(of_image(image) if delta.is_snapshot else changed(delta, image))
         self._note_blocking()
         if self._waits_for_change:
@@ -204,14 +186,14 @@ class MigrationDriver:
             return
         self._turn += 1
         going_on = partial(self._go_on, self._turn)
-        if isinstance(wait, _Job):
+        if isinstance(wait, LaneJob):
             self._env.background.submit(LANE, wait.work, going_on)
-        elif isinstance(wait, _Append):
+        elif isinstance(wait, LogAppend):
             try:
                 self._log.append(wait.records, lambda: going_on(None))
             except RecordsRefusedError as e:
                 self._env.scheduler.call_soon(going_on, e)
-        elif isinstance(wait, _Pause):
+        elif isinstance(wait, DriverPause):
             self._env.scheduler.call_later(wait.delay_ms, going_on, None)
         else:
             self._waits_for_change = True
@@ -229,8 +211,8 @@ class MigrationDriver:
             self.state = state
             self._pause_ms = PAUSE_FIRST_MS
 
-    def _pause(self) -> _Pause:
-        pause = _Pause(self._pause_ms)
+    def _pause(self) -> DriverPause:
+        pause = DriverPause(self._pause_ms)
         self._pause_ms = min(2 * self._pause_ms, PAUSE_MAX_MS)
         return pause
 
@@ -248,21 +230,21 @@ class MigrationDriver:
         if begun is not None:
             begun.close()
 
-    def _in_session(self, work: Callable[[ZooKeeper], Any]) -> _Life:
+    def _in_session(self, work: Callable[[ZooKeeper], Any]) -> DriverLife:
         """The result of `work` in ZooKeeper's lane, in a session that is begun if there is none."""
         if self._session is None:
-            session = yield _Job(self._begun_session)
+            session = yield LaneJob(self._begun_session)
             self._session = session
         session = self._session
         try:
-            return (yield _Job(lambda: work(session)))
+            return (yield LaneJob(lambda: work(session)))
         except NoAnswerError:
             self._drop_session()
             raise
 
     # The life of an active controller
 
-    def _life(self) -> _Life:
+    def _life(self) -> DriverLife:
         state = self._image.zk_migration_state
         if state not in {PRE_MIGRATION, MIGRATION}:
             return
@@ -285,10 +267,11 @@ class MigrationDriver:
         self._drop_session()
         self._enter(DriverState.INACTIVE)
 
-    def _gate(self, state: DriverState, look_at: Callable[[], _Life]) -> _Life:
+    def _gate(self, state: DriverState, look_at: Callable[[], DriverLife]) -> DriverLife:
         """Wait until nothing blocks."""
         self._enter(state)
         while True:
+            self._nodes_changed = False
             try:
                 blockers = yield from look_at()
             except CALL_ERRORS as e:
@@ -300,9 +283,15 @@ class MigrationDriver:
             if not blockers:
                 return
             yield from self._give_back()
-            yield self._pause()
+            yield from self._until_nodes_change(self._pause().delay_ms)
 
-    def _give_back(self) -> _Life:
+    def _until_nodes_change(self, within_ms: int) -> DriverLife:
+        """Wait until brokers or controllers change, or this time passes."""
+        until_ms = self._env.clock.monotonic_ms() + within_ms
+        while not self._nodes_changed and (left_ms := until_ms - self._env.clock.monotonic_ms()) > 0:
+            yield ImageChange(left_ms)
+
+    def _give_back(self) -> DriverLife:
         """Undo the claim of a predecessor that ended while it read: ZooKeeper's brokers need a controller meanwhile."""
         ours = partial(is_interrupted, voters=frozenset(self._voters()), kraft_epoch=self._kraft_epoch)
         try:
@@ -312,11 +301,11 @@ class MigrationDriver:
             log.warning("whether ZooKeeper must be given back is unknown error=%s", e)
         yield from self._undo()
 
-    def _controllers_ready(self) -> _Life:
+    def _controllers_ready(self) -> DriverLife:
         yield from ()
         return [*controller_blockers(self._image, self._voters(), self._node_id, self._ready)]
 
-    def _brokers_ready(self) -> _Life:
+    def _brokers_ready(self) -> DriverLife:
         view = yield from self._in_session(look)
         blockers = [*broker_blockers(self._image, view, self._cluster_id)]
         if self._failures and not blockers:
@@ -328,7 +317,7 @@ class MigrationDriver:
         for _ in MetadataReader(zookeeper, self._passwords, self._env.rng).batches():
             pass
 
-    def _become_controller(self) -> _Life:
+    def _become_controller(self) -> DriverLife:
         self._enter(DriverState.BECOME_CONTROLLER)
         while True:
             try:
@@ -346,7 +335,7 @@ class MigrationDriver:
         now_ms, is_migrated = self._env.clock.wall_ms(), self._image.zk_migration_state == MIGRATION
         return lambda zookeeper: claim(zookeeper, self._node_id, self._kraft_epoch, now_ms, is_migrated=is_migrated)
 
-    def _migrate(self) -> _Life:
+    def _migrate(self) -> DriverLife:
         """Read ZooKeeper into one transaction of the metadata log; what fails is aborted and undone."""
         self._enter(DriverState.ZK_MIGRATION)
         self.read_records = 0
@@ -364,24 +353,24 @@ class MigrationDriver:
                 records = yield from self._in_session(read)
                 if records is None:
                     break
-                yield _Append(records)
+                yield LogAppend(records)
                 self.read_records += len(records)
-            yield _Append([ZkMigrationStateRecord(MIGRATION), EndTransactionRecord()])
+            yield LogAppend([ZkMigrationStateRecord(MIGRATION), EndTransactionRecord()])
         except CALL_ERRORS as e:
             log.error("the migration is aborted error=%s", e)
             yield from self._appended(AbortTransactionRecord(str(e)))
             self.blockers = [str(e)]
             yield from self._undo()
             self._failures += 1
-            yield _Pause(min(PAUSE_FIRST_MS << min(self._failures, 10), PAUSE_MAX_MS))
+            yield DriverPause(min(PAUSE_FIRST_MS << min(self._failures, 10), PAUSE_MAX_MS))
             return
         log.info("metadata is migrated records=%d", self.read_records)
 
-    def _appended(self, record: Any) -> _Life:
+    def _appended(self, record: Any) -> DriverLife:
         """Append a record without which nothing can go on, again and again until the log takes it."""
         while True:
             try:
-                yield _Append([record])
+                yield LogAppend([record])
             except RecordsRefusedError as e:
                 self.blockers = [str(e)]
                 log.warning("a record of the migration is appended again error=%s", e)
@@ -390,7 +379,7 @@ class MigrationDriver:
                 self.blockers = []
                 return
 
-    def _undo(self) -> _Life:
+    def _undo(self) -> DriverLife:
         """Give ZooKeeper back to its brokers."""
         held, self._claim = self._claim, None
         while held is not None:
@@ -405,7 +394,7 @@ class MigrationDriver:
                 log.warning("the claim is not undone yet error=%s", e)
                 yield self._pause()
 
-    def _write_both(self) -> _Life:
+    def _write_both(self) -> DriverLife:
         """Bring ZooKeeper up to the image, then follow it. Raises TransactionError if the claim is over."""
         self._enter(DriverState.SYNC_KRAFT_TO_ZK)
         reached, self._dirty = self._position(), Entities()
@@ -426,14 +415,14 @@ class MigrationDriver:
                 self._note_blocking()
                 yield from self._look_for_strangers()
                 if not self._dirty:
-                    yield _Change(LOOK_MS)
+                    yield ImageChange(LOOK_MS)
 
-    def _timed(self, histogram: Histogram, work: _Life) -> _Life:
+    def _timed(self, histogram: Histogram, work: DriverLife) -> DriverLife:
         begun_ms = self._env.clock.monotonic_ms()
         yield from work
         histogram.observe(self._env.clock.monotonic_ms() - begun_ms)
 
-    def _look_for_strangers(self) -> _Life:
+    def _look_for_strangers(self) -> DriverLife:
         """List brokers that use ZooKeeper and are not registered here: they get no requests."""
         now_ms = self._env.clock.monotonic_ms()
         if now_ms - self._looked_ms < LOOK_MS:
@@ -457,7 +446,7 @@ class MigrationDriver:
     def _position(self) -> MigrationValue:
         return MigrationValue(self._node_id, self._kraft_epoch, self._image.offset, self._image.epoch)
 
-    def _write(self, entities: Entities, reached: MigrationValue) -> _Life:
+    def _write(self, entities: Entities, reached: MigrationValue) -> DriverLife:
         """Write the entities as they are in the image; then `/migration` says `reached`."""
         parts = [*entities.parts(ENTITIES_AT_ONCE)] or [Entities()]
         for index, part in enumerate(parts):
@@ -469,7 +458,7 @@ class MigrationDriver:
         wanted = ImageReader(self._image).wanted(part)
         return lambda writer: writer.write(wanted, reached)
 
-    def _patiently(self, work: Callable[[ZnodeWriter], Any]) -> _Life:
+    def _patiently(self, work: Callable[[ZnodeWriter], Any]) -> DriverLife:
         """The result of `work`, repeated in new sessions until ZooKeeper answers."""
         while True:
             held = self._claim

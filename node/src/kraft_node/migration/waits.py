@@ -1,0 +1,34 @@
+"""What the driver of a migration waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+
+class LaneJob(NamedTuple):
+    """The end of work in ZooKeeper's lane."""
+
+    work: Callable[[], Any]
+
+
+class LogAppend(NamedTuple):
+    """The commit of records."""
+
+    records: Sequence[Any]
+
+
+class DriverPause(NamedTuple):
+    """A time."""
+
+    delay_ms: int
+
+
+class ImageChange(NamedTuple):
+    """The image changes, or this time passes."""
+
+    within_ms: int
+
+
+DriverWait: TypeAlias = LaneJob | LogAppend | DriverPause | ImageChange
+DriverLife: TypeAlias = Generator[DriverWait, Any, Any]
