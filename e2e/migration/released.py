@@ -13,7 +13,7 @@ from e2e.kube import CLIENT_IMAGE, Object, fresh_namespace, get, kubectl, until
 
 NAMESPACE = "kafka"
 IMAGE = os.environ.get("E2E_RELEASED_KAFKA_IMAGE", "")
-"""Apache Kafka 3.9.2 with ZooKeeper (`Dockerfile`); empty if there is none."""
+"""Apache Kafka 3.9.2 with ZooKeeper (`Dockerfile`); empty without such an image."""
 BOOTSTRAP = f"kafka.{NAMESPACE}.svc:9092"
 BROKERS = (1, 2, 3)
 ENCODER = "a secret of the brokers"

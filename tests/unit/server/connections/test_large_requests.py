@@ -232,6 +232,20 @@ def test_a_large_message_is_freed_in_steps(monkeypatch: pytest.MonkeyPatch) -> N
         before = Item.present
 
 
+def test_an_answered_request_is_freed_before_others_are_decoded() -> None:
+    """Behind them in one line, the answered requests of many connections would fill the memory."""
+    decoded: list[Any] = []
+    world = World({ApiKey.METADATA: lambda ctx, m: decoded.append(ctx)})
+    for _ in range(3):
+        feed(world.connect()[0], metadata(COUNT))
+    message: Any = Item([Item([Item() for _ in range(20)]) for _ in range(100)])
+    world.listener.large.release(message)
+    del message
+    while Item.present:
+        one_turn(world)
+    assert not decoded
+
+
 def test_a_message_that_others_use_stays_as_it_is() -> None:
     world = World({})
     message: Any = Item([Item() for _ in range(1000)])

@@ -64,7 +64,7 @@ class Answering(Received):
         """Ends the time without requests; None if the connection is not muted."""
         self._muted_until_ms = 0
         self._items = 0
-        # The large requests with these items; None: there are none.
+        # The large requests that have these items, if any.
         self._large_requests: list[Message] | None = None
 
     @abstractmethod

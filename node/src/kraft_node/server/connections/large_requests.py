@@ -43,10 +43,12 @@ FEW_IN_ITEM: Final = 16
 class LargeRequests:
     """The large requests of one listener."""
 
-    __slots__ = ("_line", "held")
+    __slots__ = ("_freeing", "_line", "held")
 
     def __init__(self, turns: Turns) -> None:
         self._line = OneByOne(turns)
+        # Apart from the line: a request that is answered must not stay in memory until others are decoded.
+        self._freeing = OneByOne(turns)
         self.held = 0
         """Items of unanswered large requests; the connection that got them subtracts them."""
 
@@ -66,7 +68,7 @@ class LargeRequests:
 
     def release(self, message: Message) -> None:
         """Free a large message in steps, after all others have dropped it: at once, its objects take 50 ms."""
-        self._line.add(_freed([message]), _nothing)
+        self._freeing.add(_freed([message]), _nothing)
 
     def _steps(
         self, request: type[Message], frame: memoryview, version: int, is_wanted: Callable[[], bool]
@@ -99,14 +101,18 @@ def _freed(held: list[Any]) -> Generator[None, None, None]:
     yield
     arrays = _arrays(held.pop(), 0)
     while arrays:
-        items = arrays.pop()
-        while items:
-            for item in items[-FREED_A_STEP:]:
-                if hasattr(item, "_fields"):
-                    arrays += _arrays(item, FEW_IN_ITEM)
-            item = None
-            del items[-FREED_A_STEP:]
-            yield
+        left = FREED_A_STEP
+        while arrays and left > 0:
+            some = arrays[-1][-left:]
+            if some:
+                del arrays[-1][-left:]
+                left -= len(some)
+                for inner in [_arrays(item, FEW_IN_ITEM) for item in some if hasattr(item, "_fields")]:
+                    arrays += inner
+            else:
+                arrays.pop()
+            some.clear()
+        yield
 
 
 def _arrays(message: Message, few: int) -> list[list[Any]]:
