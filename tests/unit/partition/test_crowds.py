@@ -170,6 +170,18 @@ def test_a_patient_member_learns_of_other_changes_at_once(rig: Rig) -> None:
     assert patient.reported == [0]
 
 
+def test_changes_before_a_turn_do_not_add_up(rig: Rig) -> None:
+    """With followers each move of the high watermark is such a change, and a turn notifies 32 members."""
+    crowd, readers = rig.crowd([Reader() for _ in range(FEW + 1)]), [Reader() for _ in range(100)]
+    for reader in readers:
+        crowd.add(reader, 1000)
+    for _ in range(50):
+        crowd.notify(0)
+    assert len(crowd._due) == 100
+    rig.loop.run()
+    assert all(reader.reported == [0] for reader in readers)
+
+
 def test_patient_members_that_leave_are_forgotten(rig: Rig) -> None:
     crowd = rig.crowd([Reader() for _ in range(FEW + 1)])
     readers = [Reader() for _ in range(1000)]

@@ -7,7 +7,7 @@ loop: an append costs the same for any number of watchers.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import chain
@@ -60,8 +60,8 @@ class Crowd:
         self._patient: dict[Watcher, tuple[int, int]] = {}
         """Watchers that need more bytes: the count at which each began, and its number in the heap."""
         self._heap: list[tuple[int, int, Watcher]] = []
-        self._due: deque[tuple[Watcher, int]] = deque()
-        """Watchers that were patient, with the count at which each began."""
+        self._due: OrderedDict[Watcher, int] = OrderedDict()
+        """Watchers that were patient until something else changed, with the count at which each began."""
         self._sequence = 0
         self._grown = 0
         self._changed_at = 0
@@ -69,10 +69,10 @@ class Crowd:
         self._is_notifying = False
 
     def __len__(self) -> int:
-        return len(self._marks) + len(self._patient)
+        return len(self._marks) + len(self._patient) + len(self._due)
 
     def __iter__(self) -> Iterator[Watcher]:
-        return chain(self._marks, self._patient)
+        return chain(self._due, self._marks, self._patient)
 
     def add(self, watcher: Watcher, missing_bytes: int = 1) -> None:
         """Notify `watcher` of later appends, once they have `missing_bytes`."""
@@ -85,18 +85,20 @@ class Crowd:
 
     def discard(self, watcher: Watcher) -> None:
         """Stop notifying `watcher`; allowed if it is missing."""
-        if self._marks.pop(watcher, None) is None and self._patient.pop(watcher, None) is not None:
-            patient = self._patient
-            if len(self._heap) > 2 * len(patient) + LEFT_MAX:
-                self._heap = [entry for entry in self._heap if patient.get(entry[2], _NOBODY)[1] == entry[1]]
-                heapify(self._heap)
+        if self._marks.pop(watcher, None) is not None or self._due.pop(watcher, None) is not None:
+            return
+        patient = self._patient
+        if patient.pop(watcher, None) is not None and len(self._heap) > 2 * len(patient) + LEFT_MAX:
+            self._heap = [entry for entry in self._heap if patient.get(entry[2], _NOBODY)[1] == entry[1]]
+            heapify(self._heap)
 
     def notify(self, appended_bytes: int) -> None:
         """Notify all present watchers, in turns; 0 bytes if something else changed."""
         self._grown += appended_bytes or 1
         if not appended_bytes:
             self._changed_at = self._grown
-            self._due += ((watcher, began) for watcher, (began, _) in self._patient.items())
+            self._due.update((watcher, began) for watcher, (began, _) in self._patient.items())
+            self._patient.clear()
             self._heap.clear()
         if not self._is_notifying and self._goes_on():
             self._turns.add(self._step)
@@ -125,10 +127,7 @@ class Crowd:
         found: list[Callable[[], None]] = []
         for _ in range(TOLD_A_STEP):
             if self._due:
-                watcher, began = self._due.popleft()
-                if self._patient.get(watcher, _NOBODY)[0] != began:
-                    continue
-                del self._patient[watcher]
+                watcher, began = self._due.popitem(last=False)
             elif self._heap and self._heap[0][0] <= grown:
                 _, number, watcher = heappop(self._heap)
                 began, present = self._patient.get(watcher, _NOBODY)
