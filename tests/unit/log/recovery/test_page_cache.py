@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from kraft_node.log import names
-from kraft_node.log.config import make_config
+from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.log import Log
 from kraft_node.log.manager.log_manager import LogManager
 from kraft_node.log.recovery import opening, walking
@@ -19,8 +19,8 @@ CONFIG = make_config({"internal.segment.bytes": "4000", "index.interval.bytes": 
 BATCHES = 200
 
 
-def started(node: Node) -> LogManager:
-    manager = node.start(lambda _: CONFIG)
+def started(node: Node, config: LogConfig = CONFIG) -> LogManager:
+    manager = node.start(lambda _: config)
     for directory in manager.directories:
         directory.pending_index_bytes = 0
     return manager
@@ -71,6 +71,32 @@ def test_a_killed_log_is_scanned_from_its_last_index_entry(monkeypatch: pytest.M
     assert seen == [seen[0]]
     assert seen[0] > BATCHES - 5
     check(log)
+
+
+def test_a_second_kill_costs_no_more_than_the_first() -> None:
+    """The second life had moved the recovery point past the last index entry, so all headers were read for times."""
+    node = Node()
+    config = make_config({})
+    log = started(node, config).create("t", 0, ID)
+    for _ in range(BATCHES):
+        log.append_as_leader(batch(bytes(2000)), 0, NOW)
+    node.kill()
+    spent = []
+    for _ in range(2):
+        manager = started(node, config)
+        manager.recovery.inline_bytes_max = 1 << 20
+        node.disk.spent.clear()
+        again = manager.get("t", 0)
+        assert again is not None
+        assert again.end_offset == BATCHES
+        spent.append(node.disk.spent.bytes)
+        again.take_snapshot(again.end_offset)
+        again.flush()
+        again.high_watermark = again.end_offset
+        manager.checkpoint_all()
+        node.rest(100)
+        node.kill()
+    assert spent[1] < spent[0] / 2  # of the first
 
 
 def test_a_log_is_scanned_whole_after_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,10 +72,10 @@ class BootMark:
 
 
 def walk_start(log: Log, *, epochs_known: bool) -> int | None:
-    """The offset in the last segment from which the scan must begin.
+    """The offset in the last segment from which the scan must begin: its last index entry, or the recovery point.
 
-    None if the whole part above the recovery point must be scanned: it is as short, or something does not fit. Puts the
-    leader epochs below that offset into `log.leader_epochs`. Raises OSError.
+    None if the whole part above the recovery point must be scanned, because something does not fit. Puts the leader
+    epochs below that offset into `log.leader_epochs`. Raises OSError.
     """
     bases = log.segment_bases
     first = log.segment_number(log.recovery_point) if epochs_known else 0
@@ -89,7 +89,7 @@ def walk_start(log: Log, *, epochs_known: bool) -> int | None:
         start = _read_index(log.active, log.leader_epochs)
     except BadBatch:
         return None
-    return None if start is None or start.base_offset <= log.recovery_point else start.base_offset
+    return None if start is None else max(start.base_offset, log.recovery_point)
 
 
 def _read_index(segment: Segment, epochs: LeaderEpochs) -> BatchHeader | None:
