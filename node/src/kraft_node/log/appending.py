@@ -15,6 +15,7 @@ from kraft_node.log.config import LONG_MAX
 from kraft_node.log.errors import is_shortage
 from kraft_node.log.producers.verification import VERIFIED, Guard
 from kraft_node.log.results import AppendInfo
+from kraft_node.log.runs import fitting, write_run
 from kraft_node.log.segments import txn_index
 from kraft_node.log.validate import (
     Checked,
@@ -124,20 +125,31 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> A
     """See `Log.append_as_follower`."""
     first_base = log.end_offset
     now_ms = log.dir.env.clock.wall_ms()
-    for header in _checked(log, whole_batches(records, with_junk=True)):
-        base = header.base_offset
+    headers = _checked(log, whole_batches(records, with_junk=True))
+    view = memoryview(records)
+    done = 0
+    while done < len(headers):
+        header = headers[done]
+        base, start, epoch = header.base_offset, header.position, header.partition_leader_epoch
         if base < log.end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{log.name}: the batch at offset {base} does not continue at the end, {log.end_offset}",
             )
-        epoch = header.partition_leader_epoch
         if leader_epoch is not None and epoch > leader_epoch:
             break
-        view = memoryview(records)[header.position : header.position + header.length]
-        log.write_batch((view,), header.length, base, header.last_offset, header.max_timestamp, epoch, now_ms)
-        if header.producer_id >= 0:
-            _note_producer(log, header, base, _marker(log, records, header) if header.is_control else None)
+        written = fitting(log, headers, done, now_ms)
+        if len(written) > 1:
+            write_run(log, view[start : written[-1].position + written[-1].length], written)
+        else:
+            written = [header]
+            data = view[start : start + header.length]
+            log.write_batch((data,), header.length, base, header.last_offset, header.max_timestamp, epoch, now_ms)
+        for header in written:
+            if header.producer_id >= 0:
+                marker = _marker(log, records, header) if header.is_control else None
+                _note_producer(log, header, header.base_offset, marker)
+        done += len(written)
     policy_flush.after_append(log, first_base)
     return AppendInfo(first_base, log.end_offset - 1, NO_TIMESTAMP, log.start_offset)
 

@@ -62,7 +62,6 @@ class Log(RestingLog):
         "_after_max_ms",
         "_max_message_bytes",
         "_plain",
-        "_segment_bytes",
         "_segment_ms",
         "closed",
         "config",
@@ -80,6 +79,7 @@ class Log(RestingLog):
         "names_synced",
         "partial_times",
         "recovery_point",
+        "segment_bytes",
         "segments",
         "snapshot_position",
         "start_offset",
@@ -141,7 +141,7 @@ class Log(RestingLog):
             and config.flush_messages == LONG_MAX
         )
         self._max_message_bytes = config.max_message_bytes
-        self._segment_bytes = config.segment_size
+        self.segment_bytes = config.segment_size
         self._after_max_ms = config.message_timestamp_after_max_ms
         self._segment_ms = config.segment_ms_max
 
@@ -273,7 +273,7 @@ class Log(RestingLog):
         epochs = self.leader_epochs
         try:
             if segment.size:
-                if segment.size + size > self._segment_bytes or self._roll_due(segment, last, max_timestamp, now_ms):
+                if segment.size + size > self.segment_bytes or self.roll_due(segment, last, max_timestamp, now_ms):
                     segment = self.roll(base)
             else:
                 self.created_ms = now_ms
@@ -284,14 +284,14 @@ class Log(RestingLog):
                 epochs.assign(leader_epoch, base)
             segment.append(buffers, size, last, max_timestamp)
         except (OSError, LogDirDamaged) as e:
-            raise self._fail_half_done(e) from e
+            raise self.fail_half_done(e) from e
         self.end_offset = last + 1
         budget = log_dir.budget
         budget.left -= size
         if budget.is_watched:
             budget.written[self] = None
 
-    def _roll_due(self, segment: Segment, last: int, max_timestamp: int, now_ms: int) -> bool:
+    def roll_due(self, segment: Segment, last: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether the segment is too old, its index is full, or `last` is too far from its base."""
         if last - segment.base > RELATIVE_OFFSET_MAX:
             return True
@@ -301,7 +301,7 @@ class Log(RestingLog):
             waited = now_ms - self.created_ms
         if waited > self._segment_ms - self.jitter_ms:
             return True
-        return segment.is_index_full(self.config.segment_index_bytes)
+        return segment.index_room(self.config.segment_index_bytes) <= 0
 
     def roll(self, base: int) -> Segment:
         """Begin a new segment at `base`, and fsync the old segment in the background. Raises OSError. Creates the file
@@ -439,9 +439,9 @@ class Log(RestingLog):
         try:
             return work()
         except (OSError, LogDirDamaged) as e:
-            raise self._fail_half_done(e) from e
+            raise self.fail_half_done(e) from e
 
-    def _fail_half_done(self, error: OSError | LogDirDamaged) -> KafkaError:
+    def fail_half_done(self, error: OSError | LogDirDamaged) -> KafkaError:
         """Like `unreadable`, for changes: without a free descriptor the change is abandoned half-way."""
         if is_shortage(error):
             self.dir.unsettled(self)

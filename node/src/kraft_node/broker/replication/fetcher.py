@@ -9,10 +9,12 @@ leaves the session and returns after its own pause. An unreachable leader is ret
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.turns import Turns
 from kraft_node.broker.replication.out_of_range import Reposition
+from kraft_node.broker.replication.taking import ROW_COST, STEP, parts
 from kraft_node.broker.replication.throttle import PAUSE_MS, ReplicationQuota
 from kraft_node.broker.replication.truncation import before_first_fetch, cut, parting_offset
 from kraft_node.log.errors import CutLater
@@ -114,6 +116,9 @@ class Fetcher:
         self._forgotten: set[PartitionKey] = set()
         self._session: ClientFetchSession[PartitionKey] = ClientFetchSession()
         self._under_way = False
+        """Whether a request is sent, or its response being appended."""
+        self._turns = Turns(env)
+        self._taking: Iterator[None] = iter(())
         self._scheduled: Timer | None = None
         self._pause_ms = 0
         self._closed = False
@@ -214,22 +219,47 @@ class Fetcher:
             self._refused(ErrorCode(answer.error_code))
             return
         self._pause_ms = 0
+        self._session.answered(answer.session_id)
+        self._taking = self._take_all(answer)
+        self._under_way = True
+        if self._take_some():
+            self._turns.add(self._take_some)
+
+    def _take_some(self) -> bool:
+        """Append a part of the response; after the last part the next request follows."""
+        if self._closed:
+            return False
         try:
-            self._take_all(answer)
+            next(self._taking)
+        except StopIteration:
+            self._under_way = False
+            self._soon()
+            return False
         except Exception:
+            self._under_way = False
             self._start_over()
             raise
-        self._soon()
+        return True
 
-    def _take_all(self, answer: Any) -> None:
-        self._session.answered(answer.session_id)
+    def _take_all(self, answer: Any) -> Generator[None]:
+        """Yields between steps."""
+        left = STEP
         for topic in answer.responses:
             for row in topic.partitions:
-                key = (topic.topic_id, row.partition_index)
-                followed = self._followed.get(key)
-                # Rows for partitions that were added, removed or changed since the request are stale.
-                if followed is not None and not followed.paused and key not in self._changed:
-                    self._take(followed, row)
+                followed = self._followed.get((topic.topic_id, row.partition_index))
+                if followed is None or not self._awaits(followed):
+                    continue
+                left -= ROW_COST
+                if left <= 0:
+                    yield
+                    left = STEP
+                left = yield from self._take(followed, row, left)
+
+    def _awaits(self, followed: Followed) -> bool:
+        """Whether rows for it count: those of partitions that were added, removed or changed since the request are
+        stale."""
+        key = followed.key
+        return self._followed.get(key) is followed and not followed.paused and key not in self._changed
 
     def _start_over(self) -> None:
         """After an internal error, fetch all partitions again, so that no partition is left out."""
@@ -252,13 +282,14 @@ class Fetcher:
         log.debug("Broker %d cannot be fetched from: %s", self.source, why)
         self._soon(self._pause_ms)
 
-    def _take(self, followed: Followed, row: Any) -> None:
+    def _take(self, followed: Followed, row: Any, left: int) -> Generator[None, None, int]:
+        """Yields between steps; `left` is what the present one may still cost, and the result what it then may."""
         code = ErrorCode(row.error_code)
         partition = followed.partition
         try:
             if code == ErrorCode.NONE:
-                self._take_records(followed, row)
-            elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                return (yield from self._take_records(followed, row, left))
+            if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._reposition(followed)
             else:
                 log.debug("%s-%d: broker %d answers %s", partition.topic, partition.index, self.source, code.name)
@@ -268,8 +299,9 @@ class Fetcher:
         except KafkaError as error:
             log.warning("%s-%d cannot be followed: %s", partition.topic, partition.index, error)
             self._pause(followed)
+        return left
 
-    def _take_records(self, followed: Followed, row: Any) -> None:
+    def _take_records(self, followed: Followed, row: Any, left: int) -> Generator[None, None, int]:
         partition = followed.partition
         own = partition.log
         parted = row.diverging_epoch
@@ -280,12 +312,23 @@ class Fetcher:
                 partition.follow_leader(row.high_watermark, row.log_start_offset, 0)
         elif own.end_offset == followed.asked_offset:
             size = 0 if row.records is None else len(row.records)
-            if size and self._awaits_disk(followed):
-                return  # the records are fetched again later: the rest of the response must not block the loop either
             if size:
+                if self._awaits_disk(followed):
+                    return left  # fetched again later: the rest of the response must not block the loop either
                 self.bytes_in += size
                 self._quota.record(partition.topic, partition.index, size)
-                _append(partition, row.records)
+                end = own.end_offset
+                for part, cost in parts(memoryview(row.records), left):
+                    if left < min(cost, STEP):
+                        yield
+                        left = STEP
+                        if not self._awaits(followed):
+                            return left
+                        if partition.log is not own or own.end_offset != end:
+                            break
+                    _append(partition, part)
+                    end = own.end_offset
+                    left -= cost
             partition.follow_leader(row.high_watermark, row.log_start_offset, size)
         followed.pause_ms = 0
         if own.end_offset != followed.asked_offset or own.start_offset != followed.asked_start or parted is not None:
@@ -296,6 +339,7 @@ class Fetcher:
                 followed.paused = True
                 self._leave_session(followed.key)
                 self._env.scheduler.call_later(PAUSE_MS, self._throttled, followed)
+        return left
 
     # --- pauses ---
 

@@ -94,13 +94,27 @@ class Segment(SegmentFiles):
         elif position == 0:
             self.first_timestamp = max_timestamp
         self._since_index += length
-        self.size = end = position + length
+        self.size = position + length
+        self._note_end(last_offset + 1)
+
+    def append_run(self, records: Buffer, headers: Sequence[BatchHeader]) -> None:
+        """Write successive batches at the end, in one write. After an OSError, the file's rest is unknown."""
+        written_to = self._written_to
+        self.file().pwrite(self.size, (records,))
+        for header in headers:
+            self.note_batch(self.size, header.length, header.last_offset, header.max_timestamp)
+        if self._written_to != written_to:
+            self.owner.indexed(self._written_to)
+        self._note_end(headers[-1].next_offset)
+
+    def _note_end(self, next_offset: int) -> None:
+        """Readers near the end find it without the index."""
         handle = self.handle
         if handle is not None:
             ends = handle.ends
             if ends is NO_ENDS or len(ends) >= ENDS_MAX:
                 handle.ends = ends = {}
-            ends[last_offset + 1] = end
+            ends[next_offset] = self.size
 
     def note(self, header: BatchHeader) -> None:
         """Note a batch that is in the file already, at the end of the known part: recovery."""
@@ -132,12 +146,12 @@ class Segment(SegmentFiles):
             self.time_last = self.max_timestamp
             self.pending_time += TIME_ENTRY.pack(self.max_timestamp, self.max_timestamp_offset - self.base)
 
-    def is_index_full(self, bytes_max: int) -> bool:
-        """Whether an index of at most `bytes_max` is full; the last entry of the time index is reserved for
+    def index_room(self, bytes_max: int) -> int:
+        """The entries that indexes of at most `bytes_max` can take; the last entry of the time index is reserved for
         `finish`."""
         offsets = max(self.index_count, 0) + len(self.pending) // ENTRY_SIZE
         times = max(self.time_count, 0) + len(self.pending_time) // TIME_ENTRY_SIZE
-        return offsets >= bytes_max // ENTRY_SIZE or times >= bytes_max // TIME_ENTRY_SIZE - 1
+        return min(bytes_max // ENTRY_SIZE - offsets, bytes_max // TIME_ENTRY_SIZE - 1 - times)
 
     def write_indexes(self, put: Put | None = None) -> None:
         """Write the gathered entries (or let `put` write them); the files exist afterwards. Raises OSError."""

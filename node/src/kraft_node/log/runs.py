@@ -1,0 +1,56 @@
+"""Appends of a follower: the leader's batches unchanged, with one write for many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from kraft_node.log.errors import LogDirDamaged
+
+if TYPE_CHECKING:
+    from kraft_node.log.log import Log
+    from kraft_protocol.buffers import Buffer
+    from kraft_protocol.records.batch import BatchHeader
+
+
+def fitting(log: Log, headers: Sequence[BatchHeader], start: int, now_ms: int) -> list[BatchHeader]:
+    """The successive batches from `headers[start]` on that the active segment can take in one write.
+
+    They continue the log in its latest epoch, and none of them begins a segment. Empty if not even the first does.
+    """
+    segment = log.active
+    found: list[BatchHeader] = []
+    if not segment.size:
+        return found
+    room = log.segment_bytes - segment.size
+    end, epoch = log.end_offset, log.leader_epochs.latest_epoch
+    entries = max(segment.index_room(log.config.segment_index_bytes), 0)
+    for header in islice(headers, start, start + entries):
+        room -= header.length
+        if room < 0 or header.base_offset < end or header.partition_leader_epoch != epoch:
+            break
+        if log.roll_due(segment, header.last_offset, header.max_timestamp, now_ms):
+            break
+        found.append(header)
+        end = header.next_offset
+    return found
+
+
+def write_run(log: Log, records: Buffer, headers: Sequence[BatchHeader]) -> None:
+    """As `Log.write_batch`, for the batches in `records`, whose headers `fitting` has returned.
+
+    Raises KafkaError KAFKA_STORAGE_ERROR.
+    """
+    log_dir = log.dir
+    if log_dir.failed is not None:
+        raise log_dir.storage_error()
+    try:
+        log.active.append_run(records, headers)
+    except (OSError, LogDirDamaged) as e:
+        raise log.fail_half_done(e) from e
+    log.end_offset = headers[-1].next_offset
+    budget = log_dir.budget
+    budget.left -= len(records)
+    if budget.is_watched:
+        budget.written[log] = None
