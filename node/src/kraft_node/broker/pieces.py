@@ -105,7 +105,7 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
 }
 OLDER: Final[Mapping[ApiKey, tuple[int, Shape]]] = {
     ApiKey.OFFSET_FETCH: (8, Shape(("topics", "partition_indexes"), ("topics", "partitions"))),
-    ApiKey.DELETE_TOPICS: (6, Shape(("topic_names",), ("responses",))),
+    ApiKey.DELETE_TOPICS: (6, Shape(("topic_names",), ("responses",), CHANGES)),
 }
 """By API: the version that introduced the shape in `SHAPES`, and the shape of earlier versions."""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.request import ANONYMOUS, RequestContext
+from kraft_node.base.turns import Turns
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.error_response import error_response
@@ -87,6 +89,8 @@ class LocalChannel:
         self.host = host
         self.principal = principal
         self.unanswered = 0
+        self._turns = Turns(env)
+        """Where clients' requests are handled: however many clients send, a turn of the loop does not become longer."""
         self._keys: dict[type[Message], ApiKey] = {}
         self._correlation_id = 0
 
@@ -110,7 +114,14 @@ class LocalChannel:
         self.unanswered += 1
         call = _Call(self, done)
         call.timer = self.scheduler.call_later(timeout_ms, call.timed_out)
-        self.scheduler.call_soon(self._deliver, call, request, version, on_behalf_of)
+        if on_behalf_of is None:
+            self.scheduler.call_soon(self._deliver, call, request, version, None)
+        else:
+            self._turns.add(partial(self._take_turn, call, request, version, on_behalf_of))
+
+    def _take_turn(self, *call: Any) -> bool:
+        self._deliver(*call)
+        return False
 
     def _deliver(self, call: _Call, request: Any, version: int | None, client: RequestContext | None) -> None:
         key = self._key(type(request))
