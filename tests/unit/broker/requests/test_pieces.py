@@ -8,7 +8,7 @@ import pytest
 
 from kraft_node.base.request import ANONYMOUS, RequestContext
 from kraft_node.base.turns import STEPS_A_TURN, Turns
-from kraft_node.broker.pieces import CHANGES, IN_STEPS, OLDER, PARTITIONS, ROWS, SHAPES, TOPICS, USERS, in_pieces
+from kraft_node.broker.pieces import IN_STEPS, OLDER, PARTITIONS, PLACEMENTS, ROWS, SHAPES, TOPICS, USERS, in_pieces
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.api import API, ApiKey
@@ -230,7 +230,7 @@ def test_very_many_new_topics_are_refused_as_a_whole() -> None:
         rig.world.scheduler.run()
         assert {row.error_code for row in rig.answers[0].topics} == {expected}
         assert len(rig.answers[0].topics) == 1000
-    assert requested == [CHANGES] * 40
+    assert requested == [PLACEMENTS] * 100
 
 
 def test_topics_of_an_older_version_are_cut() -> None:
