@@ -8,7 +8,7 @@ import gzip
 import cramjam
 import pytest
 
-from kraft_protocol.records.compression import Compression, compress, decompress
+from kraft_protocol.records.compression import Compression, compress, decompress, decompress_pieces
 from kraft_protocol.records.errors import CorruptBatch, DecompressionLimit
 
 SAMPLES = [b"", b"x", b"abc" * 100_000, bytes(range(256)) * 300]
@@ -47,6 +47,21 @@ def test_truncated_and_damaged_data_raise_the_same_error(codec: Compression) -> 
 def test_bare_snappy_and_many_gzip_members_are_read() -> None:
     assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(b"abc" * 50))) == b"abc" * 50
     assert decompress(Compression.GZIP, gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
+
+
+def test_many_frames_of_zstd_are_read() -> None:
+    frames = [compress(Compression.ZSTD, data) for data in (b"a", b"", b"b" * 100_000)]
+    assert decompress(Compression.ZSTD, b"".join(frames)) == b"a" + b"b" * 100_000
+    with pytest.raises(CorruptBatch):
+        decompress(Compression.ZSTD, frames[0] + b"no frame")
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_a_bomb_is_decompressed_in_pieces(codec: Compression) -> None:
+    """A frame of zstd was decompressed as a whole, twice: 32 MiB took some 20 ms on the loop."""
+    found = [len(piece) for piece in decompress_pieces(codec, compress(codec, bytes(10_000_000)), 1 << 25, 65536)]
+    assert max(found) <= 65536
+    assert sum(found) == 10_000_000
 
 
 def test_lz4_blocks_are_independent() -> None:

@@ -59,8 +59,8 @@ INLINE_RECORDS: Final = 4000
 INLINE_BYTES: Final = 128 * 1024
 """A batch with at most this many records and decompressed bytes is read at once: two milliseconds. Others are read in
 turns (`LongCheck`)."""
-TRY_BYTES: Final = 64 * 1024
-"""The cost, in bytes, of a step that decompressed data but found too little room for it."""
+EMPTY_COST: Final = 1024
+"""The cost, in bytes, of a step that decompressed nothing: an empty member of gzip or frame of zstd."""
 PIECE_BYTES: Final = 64 * 1024
 """Decompressed bytes read in one step if their records are alike: half a millisecond."""
 STEP_BYTES: Final = 8 * 1024
@@ -196,7 +196,7 @@ def check_records(data: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
     left = INLINE_BYTES
     while left > 0:
         try:
-            left -= next(steps) or TRY_BYTES
+            left -= next(steps) or EMPTY_COST
         except StopIteration as done:
             return int(done.value)
     raise LongCheck(header, config, now_ms, name)

@@ -9,11 +9,13 @@ refuses linked blocks.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import cache
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 import cramjam
 import lz4.frame
@@ -47,7 +49,6 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LENGTH: Final = Struct(">i")
-_ZSTD_FIRST_GUESS: Final = 64 * 1024
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -71,7 +72,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
             )
         )
     if codec == Compression.ZSTD:
-        return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL_DEFAULT if level is None else level))
+        return bytes(_zstd().compress(data, ZSTD_LEVEL_DEFAULT if level is None else level))
     raise CorruptBatch(f"unknown compression codec {codec}")
 
 
@@ -90,17 +91,16 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
         if codec == Compression.LZ4:
             return _decompress_lz4(data, limit)
         if codec == Compression.ZSTD:
-            return _decompress_zstd(data, limit)
-    except (zlib.error, cramjam.DecompressionError, RuntimeError, EOFError) as e:
+            return _joined(_zstd_pieces(data, limit, limit + 1))
+    except _faults(codec) as e:
         raise CorruptBatch(f"{Compression(codec).name.lower()} data is damaged: {e}") from None
     raise CorruptBatch(f"unknown compression codec {codec}")
 
 
 def decompress_pieces(codec: int, data: Buffer, limit: int, piece: int) -> Iterator[Buffer]:
-    """The result of `decompress`, in pieces of about `piece` bytes if the codec's library can stop.
+    """The result of `decompress`, in pieces of at most `piece` bytes; a block of snappy may be longer.
 
-    If it cannot (a block of snappy, a frame of zstd), a piece may be longer. An empty piece comes before each attempt
-    with a larger buffer. Raises like `decompress`, after the data before the fault was yielded.
+    Raises like `decompress`, after the data before the fault was yielded.
     """
     try:
         if codec == Compression.GZIP:
@@ -110,10 +110,10 @@ def decompress_pieces(codec: int, data: Buffer, limit: int, piece: int) -> Itera
         elif codec == Compression.SNAPPY:
             yield from _snappy_blocks(data, limit)
         elif codec == Compression.ZSTD:
-            yield from _zstd_tries(data, limit)
+            yield from _zstd_pieces(data, limit, piece)
         else:
             yield decompress(codec, data, limit)
-    except (zlib.error, cramjam.DecompressionError, RuntimeError, EOFError) as e:
+    except _faults(codec) as e:
         raise CorruptBatch(f"{Compression(codec).name.lower()} data is damaged: {e}") from None
 
 
@@ -169,28 +169,40 @@ def _joined(pieces: Iterator[bytes]) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _decompress_zstd(data: Buffer, limit: int) -> bytes:
-    *_, plain = _zstd_tries(data, limit)
-    return bytes(plain)
+@cache
+def _zstd() -> Any:
+    """The library for zstd (PEP 784), loaded with the first batch: it takes a megabyte."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd  # noqa: PLC0415
+    else:
+        from backports import zstd  # noqa: PLC0415
+    return zstd
 
 
-def _zstd_tries(data: Buffer, limit: int) -> Iterator[Buffer]:
-    # Streams written by Java have no content size, so several buffer sizes are tried; a bomb costs at most `limit`.
-    room = min(limit, max(_ZSTD_FIRST_GUESS, 8 * len(data)))
+def _faults(codec: int) -> tuple[type[Exception], ...]:
+    """What the codec's library raises for damaged data."""
+    if codec == Compression.ZSTD:
+        return (_zstd().ZstdError,)
+    return (zlib.error, cramjam.DecompressionError, RuntimeError, EOFError)
+
+
+def _zstd_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
+    """Of one frame or several."""
+    total = 0
+    rest: Buffer = data
     while True:
-        out = bytearray(room)
-        try:
-            length = cramjam.zstd.decompress_into(data, out)
-        except cramjam.DecompressionError as e:
-            if "write whole buffer" not in str(e):
-                raise
-            if room >= limit:
-                raise _too_long(Compression.ZSTD, limit) from None
-            room = min(limit, room * 4)
-            del out
-            yield b""
-        else:
-            yield memoryview(out)[:length]
+        stream = _zstd().ZstdDecompressor()
+        while not stream.eof:
+            part: bytes = stream.decompress(rest, piece)
+            rest = b""  # it keeps the input that it has not used
+            if not part and stream.needs_input:
+                raise CorruptBatch("zstd data is cut off")
+            total += len(part)
+            if total > limit:
+                raise _too_long(Compression.ZSTD, limit)
+            yield part
+        rest = stream.unused_data
+        if not rest:
             return
 
 
