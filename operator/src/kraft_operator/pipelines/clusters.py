@@ -75,7 +75,7 @@ async def resolved(api: Api, namespace: str, spec: PipelineSpec) -> Object:
 
 
 def _named(resource: Object, namespace: str) -> NamedCluster:
-    """The cluster with its present security mode. Without a status the mode is unknown, and counts as plaintext."""
+    """The cluster with its present security mode. Raises UnreachableClusterError while the mode is unknown."""
     metadata = resource["metadata"]
     try:
         spec = KRaftClusterSpec.model_validate(resource["spec"], extra="ignore")
@@ -83,7 +83,12 @@ def _named(resource: Object, namespace: str) -> NamedCluster:
         text = f"KRaftCluster {metadata['name']}: {'; '.join(problems(error))}{VERSIONS}"
         raise UnreachableClusterError("NotUnderstood", text) from None
     mode = resource.get("status", {}).get("security")
-    return NamedCluster(metadata["name"], namespace, metadata["uid"], spelled_out(spec, mode) if mode else spec)
+    if not mode:  # a specification without `security` has TLS or not: the cluster's first pass decides it
+        degraded = condition_of(resource, "Degraded")
+        why = degraded.get("message") if degraded.get("status") == "True" else None
+        text = f"KRaftCluster {metadata['name']} is not ready: {why or 'the operator has not begun it yet'}"
+        raise UnreachableClusterError("ClusterNotReady", text)
+    return NamedCluster(metadata["name"], namespace, metadata["uid"], spelled_out(spec, mode))
 
 
 def _names_controllers_file(spec: KafkaMetadataArchiveSpec) -> bool:
@@ -135,7 +140,11 @@ async def _user(api: Api, cluster: NamedCluster, name: str) -> _User:
     listener = fitting_listener(cluster, spec)
     if listener is None:
         raise UnreachableClusterError("NoListener", f"KRaftUser {name}: {missing_listener(cluster, spec)}")
-    if not resource.get("status", {}).get("secret"):
+    status = resource.get("status", {})
+    if not status.get("secret"):
         why = condition_of(resource, "Ready").get("message") or "the operator has not made its credentials yet"
         raise UnreachableClusterError("UserNotReady", f"security.user: KRaftUser {name} has no Secret: {why}")
+    if spec.controllers and status.get("observedGeneration") != resource["metadata"].get("generation"):
+        text = f"security.user: the operator has not added the certificate for controllers to KRaftUser {name} yet"
+        raise UnreachableClusterError("UserNotReady", text)
     return _User(listener, bool(spec.controllers))

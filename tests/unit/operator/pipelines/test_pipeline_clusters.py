@@ -26,9 +26,8 @@ def world(kind: str = "KafkaTable", *, listeners: list[dict[str, Any]] | None = 
 
 
 def user(found: World, status: dict[str, Any] | None = None, **changes: Any) -> None:
-    found.put(
-        "KRaftUser", "reader", spec={**USER, **changes}, status={"secret": "reader"} if status is None else status
-    )
+    present = {"secret": "reader", "observedGeneration": 1}
+    found.put("KRaftUser", "reader", spec={**USER, **changes}, status=present if status is None else status)
 
 
 def allow(found: World, secret: str) -> None:
@@ -144,9 +143,45 @@ def test_credentials_of_the_author_are_for_the_first_internal_listener(changes: 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cluster_without_tls_needs_no_credentials(kind: str) -> None:
     found = World(kind)
-    found.api.objects["KRaftCluster", "demo", "sample"]["status"] = {"security": "Plaintext"}
     found.run()
     assert document(found)["bootstrapServers"] == "sample-bootstrap.demo.svc:9092"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("security", [None, {"tls": "Disabled"}], ids=["unspoken", "plaintext"])
+def test_a_pipeline_waits_for_a_cluster_whose_mode_is_unknown(kind: str, security: dict[str, Any] | None) -> None:
+    """The cluster counted as plaintext, so the driver started without TLS beside a cluster that then began with it."""
+    found = World(kind)
+    cluster = found.api.objects["KRaftCluster", "demo", "sample"]
+    cluster["status"] = {}
+    if security is not None:
+        cluster["spec"]["security"] = security
+    text = "KRaftCluster sample is not ready: the operator has not begun it yet"
+    assert refusal(found) == ("ClusterNotReady", text)
+    waits_s = [found.run() for _ in range(7)]
+    assert waits_s == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    cluster["status"] = {"security": "Plaintext"}
+    found.run()
+    assert found.conditions()["Degraded"][0] == "False"
+    assert document(found)["bootstrapServers"] == "sample-bootstrap.demo.svc:9092"
+
+
+def test_a_cluster_that_cannot_begin_says_why_in_its_pipeline() -> None:
+    found = World("KafkaTable")
+    condition = {"type": "Degraded", "status": "True", "reason": "SecurityUnknown", "message": "its record is lost"}
+    found.api.objects["KRaftCluster", "demo", "sample"]["status"] = {"conditions": [condition]}
+    assert refusal(found) == ("ClusterNotReady", "KRaftCluster sample is not ready: its record is lost")
+
+
+def test_a_driver_keeps_running_while_the_mode_is_unknown() -> None:
+    """A status that was lost, as after a restore, says nothing about the driver."""
+    found = World("KafkaTable")
+    found.run()
+    before = found.made("Deployment"), found.made("ConfigMap")
+    found.api.objects["KRaftCluster", "demo", "sample"]["status"] = {}
+    found.run()
+    assert found.conditions()["Degraded"][1] == "ClusterNotReady"
+    assert (found.made("Deployment"), found.made("ConfigMap")) == before
 
 
 def test_an_archive_of_a_cluster_with_tls_needs_a_user_of_the_controllers() -> None:
@@ -157,6 +192,10 @@ def test_an_archive_of_a_cluster_with_tls_needs_a_user_of_the_controllers() -> N
     reason, message = refusal(found)
     assert reason == "ControllersClosed"
     assert "name a KRaftUser with controllers: true in security.user" in message
+    user(found, {"secret": "reader", "observedGeneration": 0}, controllers=True)
+    reason, message = refusal(found)  # its Secret may not have the file yet, and the run would fail
+    assert reason == "UserNotReady"
+    assert "has not added the certificate for controllers" in message
     user(found, controllers=True)
     found.run()
     folder = "/etc/kraft-security"

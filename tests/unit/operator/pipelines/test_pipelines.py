@@ -34,7 +34,7 @@ class World:
         self.pipelines = Pipelines(self.api, Events(self.api, "test"), Metrics(), image="i:1", query_driver=self._ask)  # type: ignore[arg-type]
         self.put("ServiceAccount", grants.ACCOUNT, secrets=[{"name": "registry"}, {"name": "a"}])
         sample = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())
-        self.put("KRaftCluster", "sample", spec=sample["spec"])
+        self.put("KRaftCluster", "sample", spec=sample["spec"], status={"security": "Plaintext"})
         self.put(kind, "one", spec={**SPECS[kind], **changes})
 
     async def _ask(self, host: str) -> dict[str, Any] | None:
