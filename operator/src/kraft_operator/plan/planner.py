@@ -1,8 +1,8 @@
 """The planner's order of work. `plan` is pure: a pass depends on its arguments only.
 
-The order: assign nodes, and record that before any other step. Then plan all work that does not disrupt, for all
-nodes at once. Then plan at most one disruption, tried in this order: a replacement, a restart, a change of voters, a
-node that leaves.
+The order: assign nodes, and record that before any other step. Record formatted volumes the same way. Then plan all
+work that does not disrupt, for all nodes at once. Then plan at most one disruption, tried in this order: a replacement,
+a restart, a change of voters, a node that leaves.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     s.plan.held = held(s)
     report_lost(s)
     provision(s)
+    if s.plan.steps and isinstance(s.plan.steps[0], Remember):
+        del s.plan.steps[1:]  # the next plan follows at once, from the same views: it starts the nodes of the record
+        return s.plan
     recover(s)
     empty(s)
     move(s)

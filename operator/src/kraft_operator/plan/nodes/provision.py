@@ -36,13 +36,15 @@ def provision(s: Situation) -> None:
             _own_volume(s, node, formatted) and s.runs(node) and not s.wanted.hibernated and node.id not in s.kube.pods
         ):
             _start(s, node)
+    # Steps of one kind are carried out together, kind by kind: no pod waits for the marks of other nodes.
+    s.plan.steps.sort(key=lambda step: not isinstance(step, CreatePod))
     record = s.record.having(*formatted)
     if s.wanted.racks:
         record = record.having(*(replace(node, rack=s.rack(node)) for node in record.nodes if node.broker))
     if record != s.record:
         ids = ", ".join(str(node.id) for node in record.nodes if node not in s.record.nodes)
         what = "volumes of {} are formatted" if formatted else "racks of {} are known"
-        s.plan.steps.append(Remember(record, what.format(ids)))
+        s.plan.steps.insert(0, Remember(record, what.format(ids)))
 
 
 def _restore(s: Situation, node: Node) -> None:
