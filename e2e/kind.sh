@@ -37,7 +37,7 @@ if [ "${PREBUILT:-}" != yes ]; then
     build kraft-operator . operator
     build kraft-e2e-client e2e/client
 fi
-if [ $# -eq 0 ] || [[ "$*" == *test_table* ]]; then # it has Spark and Java: minutes, the first time
+if [ $# -eq 0 ] || [[ " $* " == *" e2e "* || "$*" =~ test_(table|archive) ]]; then # it has Spark and Java: minutes, the first time
     [ "${PREBUILT:-}" = yes ] || build kraft-pipeline . pipeline
     images+=(kraft-pipeline:dev)
 fi

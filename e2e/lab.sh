@@ -32,7 +32,7 @@ base=(--build-arg BASE=localhost/python-base:3.11)
 "$SCRIPTS/image.sh" kraft-operator:dev . "${base[@]}" --target operator >/dev/null
 "$SCRIPTS/image.sh" kraft-operator:other . "${base[@]}" --target operator >/dev/null
 "$SCRIPTS/image.sh" kraft-e2e-client:dev e2e/client "${base[@]}" >/dev/null
-if [ $# -eq 0 ] || [[ " $* " == *" e2e "* || "$*" == *test_table* ]]; then # it has Spark and Java: minutes, the first time
+if [ $# -eq 0 ] || [[ " $* " == *" e2e "* || "$*" =~ test_(table|archive) ]]; then # it has Spark and Java: minutes, the first time
     "$SCRIPTS/image.sh" kraft-pipeline:dev . "${base[@]}" --target pipeline >/dev/null
 fi
 PEERS=${KRAFT_PEER_HOME:-.peers}
@@ -48,6 +48,10 @@ if [ "${1:-}" = smoke ]; then
 elif [ "${1:-}" = chaos ]; then
     shift
     set -- e2e/test_chaos.py "$@"
+    # Three machines, so that no machine has a majority of the voters or two replicas of a partition.
+    for machine in ${E2E_CHAOS_MACHINE:+2 3}; do
+        [ -d "$LAB/run/lab$machine" ] || "$SCRIPTS/node.sh" add "$machine" >/dev/null
+    done
 fi
 [ $# -gt 0 ] || set -- e2e
 "$PYTHON" -m pytest -rs -s -p no:cacheprovider "$@"

@@ -1,12 +1,14 @@
 """Chaos under a seed, for some minutes: no acknowledged record is lost, the operator breaks nothing, all settles.
 
 `E2E_CHAOS_MINUTES` is the time (without it the test is skipped), `E2E_CHAOS_SEED` the seed. `E2E_MACHINES` with
-`E2E_CHAOS_MACHINE=N` lets the machine `labN` be cut off, too. The operator runs on this machine behind `chaos.proxy`.
+`E2E_CHAOS_MACHINE=N` lets the machine `labN` be cut off, too: then there must be three machines. The operator runs on
+this machine behind `chaos.proxy`.
 """
 
 from __future__ import annotations
 
 import base64
+import copy
 import os
 import time
 from pathlib import Path
@@ -19,10 +21,11 @@ from e2e.chaos.law import Law
 from e2e.chaos.process import Process
 from e2e.chaos.proxy import Proxy
 from e2e.chaos.strikes import Strikes
-from e2e.kube import NAMESPACE, Cluster, Workload, kubectl, needs_kubernetes, operators, until
+from e2e.kube import NAMESPACE, Cluster, Workload, get, kubectl, needs_kubernetes, operators, until
 
 MINUTES = float(os.environ.get("E2E_CHAOS_MINUTES", "0"))
 SEED = int(os.environ.get("E2E_CHAOS_SEED") or time.time())
+MACHINE = os.environ.get("E2E_CHAOS_MACHINE", "")
 SETTLE_S = 900
 pytestmark = [
     needs_kubernetes,
@@ -42,10 +45,21 @@ def _upstream(folder: Path) -> tuple[str, str]:
     return cluster["server"], str(ca)
 
 
+def _spread(cluster: Cluster) -> str:
+    """Give each machine one controller and one broker. Returns a machine for the clients, which is never cut off."""
+    pools = copy.deepcopy(cluster.spec["nodePools"])
+    for pool in pools:
+        pool["pod"] = {"antiAffinity": "Required"}
+    cluster.document["spec"]["nodePools"] = pools
+    names = [str(one["metadata"]["name"]) for one in get("nodes", namespace="")]
+    return next(name for name in names if name != f"lab{MACHINE}")
+
+
 def test_chaos_loses_no_record_and_the_cluster_settles(operator: None, tmp_path: Path) -> None:
     print(f"\nseed {SEED}, {MINUTES:g} minutes, operator's log {tmp_path / 'operator.log'}")
     rng = Random(SEED)
     cluster = Cluster("chaos")
+    machine = _spread(cluster) if MACHINE else ""
     kubectl("scale", "deploy", "--all", "-n", NAMESPACE, "--replicas=0", check=True)
     until("no other operator works", lambda: not operators(), 120)
     url, ca = _upstream(tmp_path)
@@ -59,8 +73,8 @@ def test_chaos_loses_no_record_and_the_cluster_settles(operator: None, tmp_path:
             cluster.delete()
             cluster.apply()
             cluster.settle(SETTLE_S)
-            strikes = Strikes(cluster, proxy, process, law, rng, os.environ.get("E2E_CHAOS_MACHINE", ""))
-            with Workload(cluster, rate=100) as work:
+            strikes = Strikes(cluster, proxy, process, law, rng, MACHINE)
+            with Workload(cluster, rate=100, machine=machine) as work:
                 strikes.run(MINUTES * 60)
                 began = time.monotonic()
                 cluster.settle(SETTLE_S)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from e2e.kube import (
+    CLIENT_IMAGE,
     NAMESPACE,
     ROOT,
     Cluster,
@@ -52,14 +53,75 @@ MODES: dict[str, Object] = {
 }
 
 
+SHARED = "shared-lake"
+FOLDER = "/var/tmp/kraft-e2e-lake"
+
+
+def _on_machine(name: str, command: str) -> None:
+    """Run a command as root on a machine, with `/var/tmp` at its place. The operator's namespace forbids that."""
+    container = {
+        "name": "one",
+        "image": CLIENT_IMAGE,
+        "command": ["sh", "-c", command],
+        "volumeMounts": [{"name": "tmp", "mountPath": "/var/tmp"}],
+        "securityContext": {"runAsUser": 0},
+    }
+    volume = {"name": "tmp", "hostPath": {"path": "/var/tmp"}}
+    spec = {"nodeName": name, "restartPolicy": "Never", "containers": [container], "volumes": [volume]}
+    metadata = {"name": "kraft-e2e-lake", "namespace": "default"}
+    where = ("pod", "kraft-e2e-lake", "-n", "default")
+    kubectl("delete", *where, "--ignore-not-found", check=True)
+    kubectl(
+        "create", "-f", "-", stdin={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, check=True
+    )
+    kubectl("wait", *where, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s", check=True)
+    kubectl("delete", *where, check=True)
+
+
+@pytest.fixture
+def shared_lake() -> Iterator[None]:
+    """A claim that all pods of one machine share: provisioners of local folders refuse ReadWriteMany."""
+    machine = next(one["metadata"]["name"] for one in get("nodes", namespace="") if not one["spec"].get("taints"))
+    _on_machine(machine, f"rm -rf {FOLDER} && mkdir -m 777 {FOLDER}")
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [machine]}
+    size = {"accessModes": ["ReadWriteMany"], "storageClassName": SHARED}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": SHARED},
+        "spec": {
+            **size,
+            "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": FOLDER},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": SHARED, "namespace": NAMESPACE, "labels": {"kraftcluster.io/pipelines": "allowed"}},
+        "spec": {**size, "volumeName": SHARED, "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    _forget_lake()
+    for one in (volume, claim):
+        kubectl("create", "-f", "-", stdin=one, check=True)
+    yield
+    _forget_lake()
+    _on_machine(machine, f"rm -rf {FOLDER}")
+
+
+def _forget_lake() -> None:
+    kubectl("delete", "pvc", SHARED, "-n", NAMESPACE, "--ignore-not-found", check=True)
+    kubectl("delete", "pv", SHARED, "--ignore-not-found", check=True)
+
+
 class Table:
     """One KafkaTable of a workload's topic."""
 
     def __init__(self, cluster: Cluster, topic: str, engine: str) -> None:
         self.name = "work"
-        lake = {"name": "lake", "mountPath": "/lake", "size": "1Gi"}
-        if engine == "kubernetes":
-            lake["accessMode"] = "ReadWriteMany"
+        lake = {"name": "lake", "mountPath": "/lake"}
+        lake |= {"claimName": SHARED} if engine == "kubernetes" else {"size": "1Gi"}
         spec: Object = {
             "clusterRef": cluster.name,
             "topics": {"names": [topic]},
@@ -123,13 +185,16 @@ class Table:
 
 
 @pytest.mark.parametrize("engine", MODES)
-def test_a_killed_driver_loses_and_duplicates_no_row(cluster: Cluster, engine: str) -> None:
+def test_a_killed_driver_loses_and_duplicates_no_row(
+    cluster: Cluster, engine: str, request: pytest.FixtureRequest
+) -> None:
     kills: dict[str, Callable[[Table], object]] = {
         "the process": lambda table: table.run(KILL),
         "the pod": lambda table: table.kill(DRIVER),
         "the process again": lambda table: table.run(KILL),
     }
     if engine == "kubernetes":
+        request.getfixturevalue("shared_lake")
         kubectl("apply", "-f", RIGHTS, check=True)
         kills["the executors"] = lambda table: table.kill(EXECUTORS)
     work = Workload(cluster, partitions=PARTITIONS)

@@ -12,7 +12,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.kube import NODE_IMAGE, OPERATOR_IMAGE, ROOT, Cluster, Workload, get, kubectl, needs_kubernetes, timed, until
+from e2e.kube import (
+    NODE_IMAGE,
+    OPERATOR_IMAGE,
+    ROOT,
+    Cluster,
+    Object,
+    Workload,
+    get,
+    kubectl,
+    needs_kubernetes,
+    timed,
+    until,
+)
 
 pytestmark = [needs_kubernetes, pytest.mark.skipif(shutil.which("helm") is None, reason="needs helm")]
 
@@ -32,6 +44,7 @@ def cluster() -> Iterator[Cluster]:
     chart = str(ROOT / "charts/kraftcluster-operator")
     images = [f"--set=image={OPERATOR_IMAGE}", f"--set=nodeImage={NODE_IMAGE}"]
     one = Cluster("hooked", NAMESPACE)
+    one.document["spec"]["nodePools"] = _on_one_machine(one.spec["nodePools"])
     try:
         kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "charts/kraftcluster-operator/crds"))
         _helm("install", "kraft", chart, *images, "--set=webhook.enabled=true", "--wait", "--timeout=4m")
@@ -44,6 +57,13 @@ def cluster() -> Iterator[Cluster]:
         kubectl("delete", "kc", "--all", "-n", NAMESPACE)
         subprocess.run(["helm", "uninstall", "kraft", "-n", NAMESPACE, "--wait"], check=False, timeout=300)
         kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", check=True)
+
+
+def _on_one_machine(pools: list[Object]) -> list[Object]:
+    """The pools with the first machine that accepts pods as the machine of all nodes."""
+    name = next(one["metadata"]["name"] for one in get("nodes", namespace="") if not one["spec"].get("taints"))
+    on = {"nodeSelector": {"kubernetes.io/hostname": name}}
+    return [{**pool, "pod": {**pool.get("pod", {}), **on}} for pool in pools]
 
 
 def _refused(cluster: Cluster, config: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 export KIND_BUILD=${KIND_BUILD:-${XDG_CACHE_HOME:-$HOME/.cache}/kind-node}
 export KIND_NODE_IMAGE=${KIND_NODE_IMAGE:-localhost/kind-node:v1.36.3}
-KIND=v0.33.0 PYTHON_DEBIAN=trixie PYTHON_BASE=localhost/python-base:3.13
+KIND=v0.33.0 HELM=v4.3.1 PYTHON_DEBIAN=trixie PYTHON_BASE=localhost/python-base:3.13
 RUN=$KIND_BUILD/run
 export DOCKER_HOST=unix://$RUN/docker.sock
 export PATH=$KIND_BUILD/bin:$PATH
@@ -21,6 +21,7 @@ packages() {
     done
     [ ${#missing[@]} -eq 0 ] || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
     [ -x "$KIND_BUILD/bin/kind" ] || CGO_ENABLED=0 GOBIN=$KIND_BUILD/bin go install "sigs.k8s.io/kind@$KIND"
+    [ -x "$KIND_BUILD/bin/helm" ] || CGO_ENABLED=0 GOBIN=$KIND_BUILD/bin go install "helm.sh/helm/v4/cmd/helm@$HELM"
 }
 
 daemon() { # dockerd with rules and addresses that nothing else on the machine sees
@@ -94,7 +95,7 @@ python_base
 image kraftcluster "$ROOT" --target node
 image kraft-operator "$ROOT" --target operator
 image kraft-e2e-client "$ROOT/e2e/client"
-if [ $# -eq 0 ] || [[ "$*" == *test_table* ]]; then
+if [ $# -eq 0 ] || [[ " $* " == *" e2e "* || "$*" =~ test_(table|archive) ]]; then
     image kraft-pipeline "$ROOT" --target pipeline
 fi
 PREBUILT=yes nsenter --net="$RUN/netns" "$ROOT/e2e/kind.sh" "$@"
