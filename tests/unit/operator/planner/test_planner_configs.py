@@ -16,12 +16,32 @@ from tests.unit.operator.world import World, made, wanted
 
 
 @pytest.mark.parametrize("lost", [1, 103])
+def test_a_node_without_its_configuration_restarts_alone(lost: int) -> None:
+    """A person had to restart it, and until then the cluster was not ready."""
+    world = made()
+    world.pods[lost].missing = "ConfigMap gone"
+    world.wanted = replace(world.wanted, rolls_paused=True)
+    assert {"ConfigLost", "RollPaused"} <= set(blocked(world, passes=5))
+    assert not restarts(world)
+    world.wanted = replace(world.wanted, rolls_paused=False)
+    world.settle()
+    assert restarts(world) == [lost]
+
+
+def test_a_node_without_its_configuration_waits_until_its_restart_is_safe() -> None:
+    world = made()
+    world.pods[103].missing = "ConfigMap gone"
+    for partition in world.partitions.values():
+        partition.min_isr = len(partition.replicas)
+    assert {"ConfigLost", "PartitionAtRisk"} <= set(blocked(world, passes=20))
+    assert not restarts(world)
+
+
+@pytest.mark.parametrize("lost", [1, 103])
 def test_a_roll_starts_with_the_node_without_its_configuration(lost: int) -> None:
     """The roll waited for that node, and the node for the roll: for ever."""
     world = made()
     world.pods[lost].missing = "ConfigMap gone"
-    assert "ConfigLost" in blocked(world, passes=5)
-    assert not restarts(world), "it is only named as long as nothing else is to be restarted"
     pools = tuple(replace(pool, aspects={**pool.aspects, "config": "new"}) for pool in world.wanted.pools)
     world.wanted = replace(world.wanted, pools=pools)
     world.settle()

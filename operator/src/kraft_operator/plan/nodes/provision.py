@@ -56,7 +56,7 @@ def _restore(s: Situation, node: Node) -> None:
         s.plan.steps.append(RestoreConfig(node.id, pod.missing, pod.aspects))
     elif pod.running:
         text = f"{pod.missing} of {node.kind} is gone, and the specification has changed since: its pod runs, and"
-        s.plan.block("ConfigLost", f"{text} would not start again; restart it by hand: kubectl kraft roll {node.id}")
+        s.plan.block("ConfigLost", f"{text} would not start again; it restarts as soon as that is safe")
 
 
 def _start(s: Situation, node: Node) -> None:

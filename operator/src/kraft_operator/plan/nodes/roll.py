@@ -36,12 +36,12 @@ def recover(s: Situation) -> None:
 
 def roll(s: Situation) -> bool:
     """Plan the next restart. Returns whether any pod needs a restart."""
-    behind = [node for node in s.record.nodes if node.id not in s.wanted.skip and _may_roll(s, node) and s.lacks(node)]
+    able = [node for node in s.record.nodes if node.id not in s.wanted.skip and _may_roll(s, node)]
+    # While a node could not start again, the roll restarts no other node. So it goes first, or the roll never ends.
+    lost = [node for node in able if _lost(s, node)]
+    behind = [node for node in able if s.lacks(node) or node in lost]
     if not behind:
         return False
-    # While a node could not start again, the roll restarts no other node. So it goes first, or the roll never ends.
-    lost = [node for node in s.record.nodes if node.id not in s.wanted.skip and _may_roll(s, node) and _lost(s, node)]
-    behind += [node for node in lost if node not in behind]
     if s.wanted.rolls_paused:
         s.plan.block(
             "RollPaused", f"nodes {[node.id for node in behind]} need a restart, and updateStrategy.paused is set"
