@@ -57,17 +57,23 @@ def _options() -> argparse.Namespace:
     commands = parser.add_subparsers(required=True)
     run = commands.add_parser("run", help="the whole protocol")
     run.add_argument("--rounds", type=int, default=ROUNDS)
-    run.add_argument("--seed", type=int, default=None, help="of the order; printed and kept if it is drawn")
-    run.add_argument("--only", nargs="+", metavar="SCENARIO", help="a part, which the page lists and does not show")
-    run.add_argument("--name", help="of the file; default: the date and the seed")
-    run.add_argument("--even-if-busy", action="store_true", help="the page will say so")
+    run.add_argument(
+        "--seed", type=int, default=None, help="seed of the order (default: random; it is printed and stored)"
+    )
+    run.add_argument(
+        "--only", nargs="+", metavar="SCENARIO", help="run only these; the page names such a run without its rows"
+    )
+    run.add_argument("--name", help="name of the samples' file (default: the date and the seed)")
+    run.add_argument("--even-if-busy", action="store_true", help="run on a busy machine; the page notes it")
     run.set_defaults(function=_run)
-    resume = commands.add_parser("resume", help="go on with a run that ended early")
+    resume = commands.add_parser("resume", help="continue a run that ended early")
     resume.add_argument("file", type=Path)
     resume.set_defaults(function=_resume)
     for command in (run, resume):
-        command.add_argument("--budget", type=_seconds, default=ENDLESS_S, metavar="6h", help="begin no step later")
-        command.add_argument("--folder", type=Path, help="for the servers' data; default: a temporary one")
+        command.add_argument(
+            "--budget", type=_seconds, default=ENDLESS_S, metavar="6h", help="start no step after this time"
+        )
+        command.add_argument("--folder", type=Path, help="folder of the servers' data (default: a temporary one)")
     written = commands.add_parser("page", help="write docs/benchmarks from the samples")
     written.add_argument("--check", action="store_true", help="write nothing; exit 1 if anything would change")
     written.set_defaults(function=_page)
@@ -86,7 +92,7 @@ def _seconds(text: str) -> float:
     """90m, 6h, 300s or plain seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([hms]?)", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90m or 6h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90m or 6h")
     return float(found[1]) * UNITS[found[2]]
 
 
@@ -119,7 +125,9 @@ def _wait_until_quiet() -> None:
 
 def _check_committed() -> None:
     if environment.changed():
-        raise JournalError(f"not committed: {', '.join(environment.changed())}; a run is of a state that all can get")
+        raise JournalError(
+            f"not committed: {', '.join(environment.changed())}; commit it, so that others can repeat the run"
+        )
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -146,7 +146,7 @@ def main() -> int:
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--version", default=peers.VERSION, help="fetch the jars of this release, unless they are here")
     source.add_argument("--jars", type=Path, help="a folder with a release's jars")
-    parser.add_argument("--out", type=Path, help="write the notation there, and no stubs")
+    parser.add_argument("--out", type=Path, help="write the notation into this folder, and no stubs")
     options = parser.parse_args()
     for version in {options.version, peers.LAST_WITH_ZOOKEEPER}:
         if not peers.installed(version) and not (options.jars and version == options.version):

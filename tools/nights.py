@@ -185,7 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, dest="command")
     runs = commands.add_parser("run", help="run seeds that have not run before")
     runs.add_argument("--scenario", nargs="+", choices=list(SIMULATORS), default=list(SIMULATORS))
-    runs.add_argument("--budget", type=_seconds, default=1e9, metavar="8h", help="begin no chunk later")
+    runs.add_argument("--budget", type=_seconds, default=1e9, metavar="8h", help="start no chunk after this time")
     runs.add_argument("--jobs", type=int, default=2)
     written = commands.add_parser("page", help="write docs/detection/nights.md")
     written.add_argument("--check", action="store_true", help="write nothing; exit 1 if the page would change")
@@ -216,7 +216,7 @@ def _seconds(text: str) -> float:
     try:
         return float(text[:-1]) * UNITS[text[-1]]
     except (ValueError, KeyError, IndexError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90m or 8h") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90m or 8h") from None
 
 
 if __name__ == "__main__":

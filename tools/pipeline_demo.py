@@ -160,7 +160,7 @@ def main() -> int:
     """Run the demo. Returns 1 if a command failed, 2 if the folder is not a demo's, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / ".kraft" / "demo", help="folder of the results")
-    parser.add_argument("--port", type=int, default=9092, help="of the first broker")
+    parser.add_argument("--port", type=int, default=9092, help="port of the first broker")
     parser.add_argument("--records", type=int, default=300_000)
     options = parser.parse_args()
     out = options.out.absolute()

@@ -104,11 +104,11 @@ def until_coordinated(target: Target, key: str, kind: int) -> None:
 def producer_id(wire: frames.Wire, transactional_id: str | None) -> frames.Producer:
     """A new producer id, or the transactional id's with a new epoch."""
 
-    def given() -> frames.Producer | None:
+    def allocated() -> frames.Producer | None:
         error, producer = frames.given_producer(wire.ask(frames.init_producer_id(transactional_id)))
         return producer if error == 0 else None
 
-    found: frames.Producer = until(f"a producer id for {transactional_id}", given, 0.05)
+    found: frames.Producer = until(f"a producer id for {transactional_id}", allocated, 0.05)
     return found
 
 

@@ -230,11 +230,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.measurements.disk_pressure", description="Nodes with much data."
     )
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}; all without any")
-    parser.add_argument("--gigabytes", type=float, default=0.5, help="of data that is read cold, or not flushed")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"rows to measure: {', '.join(ROWS)} (default: all)")
+    parser.add_argument(
+        "--gigabytes", type=float, default=0.5, help="size of the data to read cold, or to leave unflushed"
+    )
     parser.add_argument("--partitions", type=int, default=2000)
     parser.add_argument("--segments", type=int, default=100)
-    parser.add_argument("--apache", action="store_true", help="Apache Kafka as well")
+    parser.add_argument("--apache", action="store_true", help="measure Apache Kafka as well")
     options = parser.parse_args()
     for name in options.rows or ROWS:
         for kind in ("kraftcluster", "apache") if options.apache else ("kraftcluster",):

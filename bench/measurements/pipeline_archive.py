@@ -179,7 +179,7 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=1_000_000)
     parser.add_argument("--changes", type=int, default=7_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--spark", action="store_true", help="the log in segments, by tasks")
+    parser.add_argument("--spark", action="store_true", help="read the log's segments in Spark's tasks")
     options = parser.parse_args()
     opened = engine() if options.spark else None
     with tempfile.TemporaryDirectory(prefix="kraft-bench-") as name:

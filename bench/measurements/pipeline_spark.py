@@ -282,8 +282,8 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="ROW", help="rows whose names contain this")
     parser.add_argument("--mib", type=int, default=256, help="MiB of values in each topic")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--minutes", type=float, default=15.0, help="that the run takes at most")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
+    parser.add_argument("--minutes", type=float, default=15.0, help="time limit of the run")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="write the table into this page")
     options = parser.parse_args()
     if not peers.connector_installed():
         print("Spark's connector is not here: `make peers` installs it", file=sys.stderr)

@@ -107,8 +107,8 @@ def week(kind: str, folder: Path, day: int, days: int) -> float:
 def main() -> None:
     """Print the figures of each kind, and what a batch of the last day costs in relation to the first day."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--day", type=int, default=1440, help="batches a day (%(default)s)")
-    parser.add_argument("--days", type=int, default=7, help="(%(default)s)")
+    parser.add_argument("--day", type=int, default=1440, help="batches a day (default: %(default)s)")
+    parser.add_argument("--days", type=int, default=7, help="days to simulate (default: %(default)s)")
     parser.add_argument("kinds", nargs="*", default=KINDS, metavar="KIND", help="delta, iceberg, parquet")
     options = parser.parse_args()
     for kind in options.kinds:

@@ -158,7 +158,7 @@ def test_a_stream_stops_or_continues_where_the_log_was_truncated(cut: Cut) -> No
         assert found == [b"%d-%d" % (AFTER, n) for n in range(LEFT, AFTER)]
     assert loose.latestOffset(end, ReadAllAvailable()) == end
     begin = {"t": {"0": 0}}
-    with pytest.raises(DataLossError, match="an unclean election has cut off the log at offset 30"):
+    with pytest.raises(DataLossError, match="an unclean election has truncated the log at offset 30"):
         list(strict.read(strict.partitions(begin, cut.offset)[0]))
     for reader in (strict, loose):
         reader.stop()

@@ -111,7 +111,7 @@ def test_a_seed_does_the_same_in_every_process() -> None:
 def test_a_seed_prints_its_story_and_the_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert sim.main(["--scenario", "cluster", "--seed", "3", "--story"]) == 0
     text = capsys.readouterr().out
-    assert "is active in epoch" in text
+    assert "controller is active id=" in text
     assert "broker is registered" in text
     assert "all faults end" in text
     assert "seed 3:" in text

@@ -32,17 +32,19 @@ def main(arguments: list[str] | None = None) -> int:
     run = commands.add_parser("run", help="draw mutants and hunt them")
     run.add_argument("--core", nargs="+", choices=[*CORES, PLANTED], default=[*CORES, PLANTED])
     run.add_argument("--sample", type=int, default=40, metavar="N", help="mutants of each core")
-    run.add_argument("--seed", type=int, help="of the draw; printed and kept if it is drawn")
-    run.add_argument("--jobs", type=int, default=2, help="hunts at a time")
-    run.add_argument("--seeds", nargs="+", type=_seeds, default=[], metavar="SIMULATOR=N", help="other budgets")
-    run.add_argument("--budget", type=_seconds, default=1e9, metavar="2h", help="begin no hunt later")
+    run.add_argument("--seed", type=int, help="seed of the sample (default: random; it is printed and stored)")
+    run.add_argument("--jobs", type=int, default=2, help="number of parallel hunts")
+    run.add_argument(
+        "--seeds", nargs="+", type=_seeds, default=[], metavar="SIMULATOR=N", help="seeds of each simulator"
+    )
+    run.add_argument("--budget", type=_seconds, default=1e9, metavar="2h", help="start no hunt after this time")
     run.set_defaults(function=_run)
-    listed = commands.add_parser("list", help="all mutants of a core")
+    listed = commands.add_parser("list", help="list all mutants of a core")
     listed.add_argument("core", choices=list(CORES))
     listed.set_defaults(function=_list)
-    shown = commands.add_parser("show", help="a mutant as a diff")
+    shown = commands.add_parser("show", help="show a mutant as a diff")
     hunted = commands.add_parser("hunt", help="hunt one mutant")
-    hunted.add_argument("--first", type=int, help="the number that draws the seeds")
+    hunted.add_argument("--first", type=int, help="first seed (default: random)")
     for command, function in ((shown, _show), (hunted, _hunt)):
         command.add_argument("name")
         command.set_defaults(function=function)
@@ -56,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _seconds(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([hms]?)", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no duration such as 90m or 6h")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90m or 6h")
     return float(found[1]) * UNITS[found[2]]
 
 

@@ -66,7 +66,7 @@ def run(
     """
     changed = _git("status", "--porcelain", "--", *MEASURED)
     if changed:
-        raise RuntimeError(f"not committed: {changed}; a run is of a state that all can get")
+        raise RuntimeError(f"not committed: {changed}; commit it, so that others can repeat the run")
     drawn = draw(names, sample, random.Random(seed))
     lock, begun = threading.Lock(), time.monotonic()
     broken = 0

@@ -148,6 +148,7 @@ def _code(text: str) -> str:
 
 
 def _quantiles(seeds: list[int]) -> str:
+    """Median and 0.9 quantile of numbers of seeds, as text; empty without any."""
     if not seeds:
         return ""
     return f"{statistics.median(seeds):.0f}, {seeds[math.ceil(0.9 * len(seeds)) - 1]}"

@@ -29,7 +29,11 @@ Find = Callable[..., Target]
 def output(command: Command) -> Command:
     """`-o json`."""
     option = click.option(
-        "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="a table, or JSON for programs"
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        help="format of the output: a table, or JSON for programs",
     )
     short = click.option("--json", "output", flag_value="json", help="the same as -o json")
     return short(option(command))
@@ -128,7 +132,7 @@ def _logs(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @group.command()
     @click.argument("node", type=int)
     @click.option("-f", "--follow", is_flag=True, help="follow the log until Ctrl-C")
-    @click.option("--tail", "lines", default=100, show_default=True, help="number of last lines")
+    @click.option("--tail", "lines", default=100, show_default=True, help="number of lines, the latest ones")
     @selects
     def logs(node: int, follow: bool, lines: int, **selected: Any) -> None:
         """Print the log of a node."""
@@ -221,13 +225,13 @@ def _replace(group: click.Group, selects: Selects[Any], find: Find) -> None:
     @click.option(
         "--new-id",
         is_flag=True,
-        help="a node with a new id takes over and this id retires; without it, the node gets a new disk",
+        help="replace the node by a node with a new id, and retire this id; otherwise the node gets a new disk",
     )
     @click.option(
         "--accept",
         type=click.Choice(["MetadataPause", "DataLoss"]),
         multiple=True,
-        help="accept a risk: a pause of metadata changes; the loss of last copies",
+        help="accept a risk: a pause of metadata changes, or the loss of the last copies of data",
     )
     @waiting
     @selects

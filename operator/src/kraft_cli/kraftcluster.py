@@ -45,7 +45,7 @@ FILE: Final = click.option("-f", "--file", type=PATH, help="the cluster's file (
 
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select a cluster."""
-    command = click.option("-c", "--cluster", help="its name, if several exist")(command)
+    command = click.option("-c", "--cluster", help="name of the cluster, if several exist")(command)
     short = () if command.__name__ == "logs" else ("-f",)  # there -f means "follow", as in kubectl
     return click.option(*short, "--file", type=PATH, help="the cluster's file")(DATA(command))
 
@@ -57,10 +57,14 @@ def _find(data: Path | None, file: Path | None, cluster: str | None, named: str 
 
 
 @main.command()
-@click.option("--detach", is_flag=True, help="return when it is ready, and leave it running in the background")
-@click.option("--timeout", default=READY_S, show_default=True, help="with --detach: seconds to wait until it is ready")
+@click.option("--detach", is_flag=True, help="return when the cluster is ready, and leave it running in the background")
 @click.option(
-    "--port", type=click.IntRange(1, 60000), help="port of the first broker, from which all others follow; set once"
+    "--timeout", default=READY_S, show_default=True, help="with --detach: seconds to wait until the cluster is ready"
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 60000),
+    help="port of the first broker; the other ports are derived from it and stay",
 )
 @DATA
 @FILE
@@ -182,7 +186,7 @@ def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None
 
 @main.command()
 @click.option("--wipe", is_flag=True, help="remove the cluster with all of its data, too")
-@click.option("--timeout", default=DOWN_S, show_default=True, help="seconds until running nodes are killed")
+@click.option("--timeout", default=DOWN_S, show_default=True, help="seconds until nodes that still run are killed")
 @named
 @_selects
 def down(wipe: bool, timeout: float, **selected: Any) -> None:

@@ -137,10 +137,10 @@ class KubeTarget:
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select a cluster."""
     for option in (
-        click.option("-c", "--cluster", help="its name, if several exist in the namespace"),
-        click.option("-n", "--namespace", help="as of kubectl"),
-        click.option("--context", help="as of kubectl"),
-        click.option("--kubeconfig", help="as of kubectl"),
+        click.option("-c", "--cluster", help="name of the cluster, if several exist in the namespace"),
+        click.option("-n", "--namespace", help="as for kubectl"),
+        click.option("--context", help="as for kubectl"),
+        click.option("--kubeconfig", help="as for kubectl"),
     ):
         command = option(command)
     return command
@@ -176,8 +176,8 @@ def _find(cluster: str | None, named: str | None = None, **flags: str | None) ->
 
 
 @main.command()
-@click.option("-f", "--file", type=click.File(), help="a changed resource; without it, the resource of the cluster")
-@click.option("--node-image", default="", help="image of clusters without an image: the new operator's nodeImage")
+@click.option("-f", "--file", type=click.File(), help="a changed resource (default: the cluster's present resource)")
+@click.option("--node-image", default="", help="the new operator's nodeImage: the image of clusters without `image`")
 @output
 @named
 @_selects

@@ -31,14 +31,19 @@ def users(group: click.Group, selects: Selects[Any], find: Callable[..., Any]) -
 def _add(group: click.Group, selects: Selects[Any], find: Callable[..., Any]) -> None:
     @group.command()
     @click.argument("name")
-    @click.option("--type", "kind", type=click.Choice(sorted(TYPES)), help="default: what a listener asks for")
+    @click.option("--type", "kind", type=click.Choice(sorted(TYPES)), help="authentication (default: the listener's)")
     @click.option(
-        "--produce", multiple=True, metavar="TOPIC", help="may create it, and write; TOPIC*: all that begin alike"
+        "--produce",
+        multiple=True,
+        metavar="TOPIC",
+        help="topic that the user may create and write to; TOPIC* for a prefix",
     )
-    @click.option("--consume", multiple=True, metavar="TOPIC", help="may read; TOPIC* for all that begin alike")
-    @click.option("--group", "groups", multiple=True, metavar="GROUP", help="consumer groups (default: NAME*)")
-    @click.option("--producer-byte-rate", type=click.IntRange(1), help="bytes a second that it may produce")
-    @click.option("--consumer-byte-rate", type=click.IntRange(1), help="bytes a second that it may consume")
+    @click.option("--consume", multiple=True, metavar="TOPIC", help="topic that the user may read; TOPIC* for a prefix")
+    @click.option(
+        "--group", "groups", multiple=True, metavar="GROUP", help="consumer group of the user (default: NAME*)"
+    )
+    @click.option("--producer-byte-rate", type=click.IntRange(1), help="quota: bytes produced per second")
+    @click.option("--consumer-byte-rate", type=click.IntRange(1), help="quota: bytes consumed per second")
     @waiting
     @selects
     def add(
@@ -175,9 +180,9 @@ def _client_config(group: click.Group, selects: Selects[Any], find: Callable[...
         type=click.Choice(["java", "librdkafka", "kcat", "python"]),
         default="java",
         show_default=True,
-        help="properties for Java, librdkafka or kcat -F, or a dictionary for Python (confluent-kafka)",
+        help="properties for Java, librdkafka or kcat -F; or a dictionary for Python (confluent-kafka)",
     )
-    @click.option("--json", "as_json", is_flag=True, help="all values as JSON, for programs")
+    @click.option("--json", "as_json", is_flag=True, help="print all values as JSON, for programs")
     @selects
     def client_config(name: str, form: str, as_json: bool, **selected: Any) -> None:
         """Print the configuration of clients of the user NAME. It contains the password or the key."""

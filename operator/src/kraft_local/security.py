@@ -56,11 +56,11 @@ class FolderStore:
     given = read
 
     async def certificate(self, listener: str) -> Mapping[str, str] | None:
-        """Raises OSError, and UnusableError if a file is no text."""
+        """Raises OSError, and UnusableError if a file is not text."""
         try:
             return await self.read(self.secrets[listener])
         except UnicodeDecodeError:
-            raise UnusableError("ListenerCertificateNotValid", "it has a file that is no text") from None
+            raise UnusableError("ListenerCertificateNotValid", "one of its files is not text") from None
 
     async def write(self, name: str, data: Mapping[str, str]) -> None:
         """Raises OSError. The files are durable when this returns."""

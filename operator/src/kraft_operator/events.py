@@ -94,7 +94,7 @@ class Events:
             if known is None or now - known.at > SAME_S or not await self._again(metadata, known, text):
                 similar.by_message[message] = await self._new(resource, kind, reason, text)
         except ApiError as error:
-            log.info("an event was not posted: %s", error)
+            log.info("event was not posted error=%s", error)
         while len(similar.by_message) > SIMILAR_MAX + 1:
             similar.by_message.popitem(last=False)
 

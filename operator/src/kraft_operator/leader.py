@@ -104,7 +104,7 @@ class Operator:
         try:
             await self._work()
         except (ApiError, NoAccessError, OSError) as error:
-            log.error("the operator ends: %s", error)
+            log.error("operator ends error=%s", error)
             self.failed = True
         finally:
             self._state = "has stopped"
@@ -145,7 +145,7 @@ class Operator:
                 await api.load()
                 return api
             except NoAccessError as error:
-                log.error("no login: %s", error)
+                log.error("no login to the API server error=%s", error)
                 await self._unless_stopped(asyncio.sleep(CONNECT_S))
         return None
 
@@ -183,7 +183,7 @@ class Operator:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 if task.exception() is not None:
-                    log.error("a part has failed", exc_info=task.exception())
+                    log.error("a part of the operator has failed", exc_info=task.exception())
             if stopped in done:
                 await self._end_steps(workers, kept)
         finally:
@@ -198,7 +198,7 @@ class Operator:
         assert self._queue is not None
         assert self._others is not None
         assert self._reconciler is not None
-        log.info("the operator stops: it ends the current steps")
+        log.info("operator stops after the current steps")
         self._reconciler.stop()
         if self._pipelines is not None:
             self._pipelines.stop()
@@ -235,7 +235,7 @@ class Operator:
                         self._others.put(key, every_s if key in listed else 0.0)
                         listed.add(key)
                 except ApiError as error:
-                    log.warning("clusters and pipelines were not listed: %s", error)
+                    log.warning("clusters and pipelines were not listed error=%s", error)
             await pause(max(every_s, LISTED_S))
 
     def _count(self, verb: str, kind: str, status: int) -> None:

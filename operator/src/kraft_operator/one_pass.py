@@ -234,7 +234,7 @@ class Pass:
         hands = Hands(self.api, self.cluster, self.record, self.seen)
 
         async def one(step: do.Step) -> None:
-            log.info("%s/%s: %s", self.cluster.namespace, self.cluster.name, step)
+            log.info("step begins cluster=%s/%s step=%s", self.cluster.namespace, self.cluster.name, step)
             if isinstance(step, KAFKA_STEPS):
                 await self._by_kafka(step)
             else:
@@ -360,7 +360,7 @@ class Pass:
                 self.resource = await self.api.patch("KRaftCluster", self.cluster.namespace, self.cluster.name, patch)
             except ApiError as error:  # the request no longer has an effect, and the next pass removes it
                 log.warning(
-                    "%s/%s: finished requests could not be removed: %s",
+                    "finished requests were not removed cluster=%s/%s error=%s",
                     self.cluster.namespace,
                     self.cluster.name,
                     error,
@@ -374,7 +374,7 @@ class Pass:
 
     async def _remember(self, step: do.Remember) -> Record:
         """Write the record. Raises ApiError 409 if another writer has changed it."""
-        log.info("%s/%s: Remember: %s", self.cluster.namespace, self.cluster.name, step.why)
+        log.info("record is written cluster=%s/%s reason=%s", self.cluster.namespace, self.cluster.name, step.why)
         await self.kept.keep(step.record)
         return step.record
 

@@ -54,7 +54,7 @@ class Queue:
         """Enqueue a pass that is due in `after_s` seconds; an earlier due time stays."""
         due = max(self._clock() + after_s, self._ended.get(key, float("-inf")) + PACE_S)
         if key not in self._due and len(self._due) >= CLUSTERS_MAX:
-            log.error("more than %d clusters: %s/%s is not reconciled", CLUSTERS_MAX, *key)
+            log.error("too many clusters, one is not reconciled limit=%d cluster=%s/%s", CLUSTERS_MAX, *key)
             return
         if due >= self._due.get(key, float("inf")):
             return
@@ -91,7 +91,8 @@ class Queue:
             except Exception as error:  # noqa: BLE001, RUF100  (any error concerns one cluster only)
                 count = self._failures[key] = self._failures.get(key, 0) + 1
                 after_s = min(FAILED_S * 2 ** min(count - 1, 10), FAILED_S_MAX)
-                log.warning("%s/%s: the pass failed, retry in %g s: %s", *key, after_s, error, exc_info=_unknown(error))
+                text = "pass failed, and is repeated cluster=%s/%s after_s=%g error=%s"
+                log.warning(text, *key, after_s, error, exc_info=_unknown(error))
             finally:
                 self._end(key)
             if after_s is not None:

@@ -189,7 +189,7 @@ class Reconciler:
                 raise ApiError(0, "TooLate", f"a pass takes longer than {PASS_S:g} s, and starts again") from None
         except (ApiError, RefusedError, UnreachableError, NotYetError) as error:
             self._metrics.failed(*key, took_s=self._clock() - began)
-            log.warning("%s/%s: %s", *key, error)
+            log.warning("pass failed cluster=%s/%s error=%s", *key, error)
             raise
 
     def forget(self, key: Key) -> None:

@@ -76,7 +76,13 @@ class Reporter:
         for reason, message in emitted:
             if (reason, message) not in self.emitted:
                 metadata = resource["metadata"]
-                log.info("%s/%s: %s: %s", metadata["namespace"], metadata["name"], reason, message)
+                log.info(
+                    "event resource=%s/%s reason=%s message=%s",
+                    metadata["namespace"],
+                    metadata["name"],
+                    reason,
+                    message,
+                )
                 await self.events.emit(resource, "Warning", reason, message)
         self.emitted = emitted
 

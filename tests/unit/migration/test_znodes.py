@@ -45,9 +45,9 @@ def test_a_partition_names_its_recovery_only_while_it_recovers() -> None:
         (b"[1]", "not a JSON object"),
         (b'{"partitions":{}}', "the field topic_id is missing"),
         (b'{"topic_id":7}', "the field topic_id is 7, not of type str"),
-        (b'{"topic_id":"x","partitions":{}}', "the field topic_id is not a UUID: 'x'"),
-        (b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"a":[1]}}', "has the partition 'a'"),
-        (b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"0":["1"]}}', "where a list of broker ids belongs"),
+        (b'{"topic_id":"x","partitions":{}}', "the field topic_id: not a UUID: 'x'"),
+        (b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"a":[1]}}', "'a' is not the number of a partition"),
+        (b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"0":["1"]}}', "must have a list of broker ids"),
     ],
 )
 def test_a_malformed_topic_is_refused_with_its_path(data: bytes, fault: str) -> None:

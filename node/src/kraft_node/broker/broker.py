@@ -393,8 +393,8 @@ class Broker:
             self.assignments.metadata_version_changed()
         elif len(self.storage.directories()) > 1:
             log.error(
-                "Several log directories are not supported by metadata.version %s: the controller does not notice if "
-                "one fails; %s or higher is needed",
+                "several log directories are not supported: the controller does not notice if one fails "
+                "metadata.version=%s needed=%s",
                 metadata_version(self.image.metadata_level).name,
                 metadata_version(DIRECTORY_ASSIGNMENT_SUPPORTED).name,
             )

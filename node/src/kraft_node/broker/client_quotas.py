@@ -140,6 +140,7 @@ class ClientQuotas:
         return throttle_ms
 
     def _time_of(self, ctx: RequestContext) -> int:
+        """Record the time that the request has taken. Returns the throttle time in milliseconds."""
         spent_ms = ctx.spent_ms
         if spent_ms < 0:  # it is being handled
             spent_ms = self._clock.monotonic_ms() - ctx.handled_ms

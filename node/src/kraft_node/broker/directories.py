@@ -105,6 +105,7 @@ class DirectoryAssignments:
 
 
 def _problem(answer: Any) -> str | None:
+    """The error of an answer as text; None for a success."""
     if isinstance(answer, OSError | KafkaError):
         return str(answer)
     return ErrorCode(answer.error_code).name if answer.error_code else None

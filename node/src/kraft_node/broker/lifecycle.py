@@ -344,7 +344,7 @@ class Lifecycle:
             self._timer = None
 
     def _enter(self, state: BrokerState) -> None:
-        log.info("Broker %d: %s -> %s", self.identity.node_id, self.state.name, state.name)
+        log.info("broker changes its state id=%d from=%s to=%s", self.identity.node_id, self.state.name, state.name)
         self.state = state
         self.on_state(state)
 

@@ -178,7 +178,11 @@ class LogDirMoves:
         partition = move.partition
         self._moves[partition.topic, partition.index] = move
         log.info(
-            "Moving %s-%d from %s to %s", partition.topic, partition.index, partition.log.dir.path, move.target.path
+            "log is moving partition=%s-%d from=%s to=%s",
+            partition.topic,
+            partition.index,
+            partition.log.dir.path,
+            move.target.path,
         )
         self._prepare(move)
         self._soon(move)

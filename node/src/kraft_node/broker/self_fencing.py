@@ -58,7 +58,7 @@ class SelfFence:
         self._last_ms = self._clock.monotonic_ms()
         if self.fenced:
             self.fenced = False
-            log.warning("A controller answers again: clients are served")
+            log.warning("a controller acknowledges heartbeats again, clients are served")
             self.on_change()
         if self._timer is None and self._timeout_ms:
             self._timer = self._scheduler.call_later(self._timeout_ms, self._look)
@@ -72,7 +72,7 @@ class SelfFence:
         self._timer = None
         self.fenced = True
         self.times += 1
-        log.warning("No controller has acknowledged a heartbeat for %d ms: clients are refused", self._timeout_ms)
+        log.warning("no controller acknowledges heartbeats, clients are refused ms=%d", self._timeout_ms)
         self.on_change()
 
     def check(self) -> None:

@@ -204,7 +204,7 @@ class Telemetry:
     def _check(self, client: TelemetryClient, request: Any) -> None:
         left, client.terminating = client.terminating, request.terminating
         if left:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"client {uuid_text(client.id)} has taken its leave before")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"client {uuid_text(client.id)} has already sent its last push")
         if not client.may_push(self._clock.monotonic_ms()) and not request.terminating:
             raise _early(client)
         if request.subscription_id != client.subscription_id:

@@ -54,10 +54,10 @@ def _parser() -> Parser:
     add("--key-decoder-class", help="StringDecoder (default), IntegerDecoder, LongDecoder or DefaultDecoder")
     add("--value-decoder-class", help="the same for values; either option prints keys and values")
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--cluster-metadata-decoder", action="store_true", help="the records of __cluster_metadata")
-    kinds.add_argument("--offsets-decoder", action="store_true", help="the records of __consumer_offsets")
-    kinds.add_argument("--transaction-log-decoder", action="store_true", help="the records of __transaction_state")
-    kinds.add_argument("--share-group-state-decoder", action="store_true", help="the records of __share_group_state")
+    kinds.add_argument("--cluster-metadata-decoder", action="store_true", help="decode records of __cluster_metadata")
+    kinds.add_argument("--offsets-decoder", action="store_true", help="decode records of __consumer_offsets")
+    kinds.add_argument("--transaction-log-decoder", action="store_true", help="decode records of __transaction_state")
+    kinds.add_argument("--share-group-state-decoder", action="store_true", help="decode records of __share_group_state")
     from kraft_node.base.version import COMPATIBLE_KAFKA_VERSION, VERSION
 
     add("--version", action="version", version=f"{COMPATIBLE_KAFKA_VERSION} (kraftcluster {VERSION})")

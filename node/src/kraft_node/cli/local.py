@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--data", default=".kraft/data", help="the directory of topics and metadata")
     parser.add_argument("--config", default=CONFIG, help="the node's configuration")
     parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="replaces a key of the configuration"
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="replace a key of the configuration"
     )
     args = parser.parse_args(arguments)
     overrides = [f"log.dirs={os.path.abspath(args.data)}", *args.override]

@@ -321,7 +321,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--command-config", metavar="FILE", help="file of client properties, for TLS and SASL to the controllers"
     )
-    parser.add_argument("command", nargs="*", help="the command to run; without one, a prompt")
+    parser.add_argument("command", nargs="*", help="the command to run (default: show a prompt)")
     return parser
 
 

@@ -315,6 +315,7 @@ def _token(token: Any) -> str:
 
 
 def _named(names: tuple[str, ...], number: int) -> str:
+    """The name of a number; unknown numbers have the first name."""
     return names[number] if 0 <= number < len(names) else names[0]
 
 

@@ -94,6 +94,7 @@ def coordinator_keys(log: str) -> dict[int, str]:
 
 
 def _log_of(name: str) -> str:
+    """The kind of log that has records with this key."""
     if name.startswith("TransactionLog"):
         return "transactions"
     if name in ("ShareSnapshotKey", "ShareUpdateKey"):

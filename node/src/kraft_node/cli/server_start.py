@@ -255,7 +255,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(prog=program("kafka-server-start"), description="Run a node until SIGTERM or SIGINT.")
     parser.add_argument("config", metavar="CONFIG", nargs="?", help="the node's server.properties")
     parser.add_argument("-daemon", action="store_true", help=f"run in the background, log to $LOG_DIR/{DAEMON_LOG}")
-    parser.add_argument("--override", metavar="KEY=VALUE", action="append", default=[], help="replaces a key of CONFIG")
+    parser.add_argument("--override", metavar="KEY=VALUE", action="append", default=[], help="replace a key of CONFIG")
     parser.add_argument("--json", action="store_true", help="log one JSON object per line")
     parser.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
     parser.add_argument("--version", action="store_true", help="print the version and exit")

@@ -193,7 +193,7 @@ class Controller:
         )
         self.cluster.activate()
         self.mutations.clear()
-        log.info("controller %d is active in epoch %d", self._config.node_id, epoch)
+        log.info("controller is active id=%d epoch=%d", self._config.node_id, epoch)
         if records:
             log.info("writing the first records count=%d", len(records))
             try:
@@ -223,7 +223,7 @@ class Controller:
         if self.epoch is None:
             return
         self.leader_id = -1
-        log.info("controller %d is no longer active (epoch %d)", self._config.node_id, self.epoch)
+        log.info("controller is no longer active id=%d epoch=%d", self._config.node_id, self.epoch)
         self.epoch = None
         self._periodic.stop()
         self.migration.lost()
@@ -442,9 +442,7 @@ class Controller:
         if plan is None:
             return False
         if plan.records:
-            log.info(
-                "fencing a broker: silent for %d ms, or its connection closed for %d ms", *self.cluster.sessions.limits
-            )
+            log.info("a broker is fenced silent_limit_ms=%d closed_limit_ms=%d", *self.cluster.sessions.limits)
         self.write(plan)
         if plan.rest is not None:
             self.in_turns.add(plan.rest, _forget)
@@ -478,7 +476,7 @@ class Controller:
                 return False
             plan = next_plan(elect())
             if plan.records:
-                log.info("electing leaders of %d partition(s)", len(plan.records))
+                log.info("leaders are elected partitions=%d", len(plan.records))
             self.write(plan)
             if plan.rest is not None:
                 goes_on = True
@@ -489,7 +487,7 @@ class Controller:
 
 
 def _log_defect(where: str, error: BaseException) -> None:
-    log.error("a defect was refused where=%s", where, exc_info=error)
+    log.error("an operation was refused because of a defect where=%s", where, exc_info=error)
 
 
 def _refuse(ctx: RequestContext, request: Any, error: KafkaError) -> Any:

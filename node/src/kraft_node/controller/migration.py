@@ -156,14 +156,16 @@ class ControllerMigration:
         state = self._cluster.view.zk_migration_state
         if is_empty and self.is_enabled:
             if level < MIGRATION_SUPPORTED:
-                log.error("no migration: metadata.version is below %s", metadata_version(MIGRATION_SUPPORTED).name)
+                log.error(
+                    "no migration: metadata.version is too low needed=%s", metadata_version(MIGRATION_SUPPORTED).name
+                )
                 return []
             return [ZkMigrationStateRecord(PRE_MIGRATION)]
         if self.is_enabled and state not in (PRE_MIGRATION, MIGRATION):
             reason = "the migration is finished" if state == POST_MIGRATION else "this cluster never had a ZooKeeper"
-            log.error("%s is true without effect: %s; remove it", MIGRATION_KEY, reason)
+            log.error("key has no effect, remove it key=%s reason=%s", MIGRATION_KEY, reason)
         if not self.is_enabled and state == PRE_MIGRATION:
-            log.error("nothing is migrated yet, and changes are refused: set %s=true", MIGRATION_KEY)
+            log.error("nothing is migrated yet, and changes are refused: set the key to true key=%s", MIGRATION_KEY)
         return self._end(self._cluster.view.base)
 
     def moved(self, delta: MetadataDelta) -> None:

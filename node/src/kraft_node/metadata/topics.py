@@ -201,9 +201,11 @@ class Topics:
         return self._having(COLUMN_REPLICAS, self._lists_with(broker_id))
 
     def _lists_with(self, broker_id: int) -> set[int]:
+        """The numbers of all lists of brokers that contain the broker."""
         return {number for number, brokers in enumerate(self.lists.brokers.values) if broker_id in brokers}
 
     def _having(self, column: int, wanted: set[int]) -> Iterator[tuple[Topic, int]]:
+        """The partitions whose value in a column is one of `wanted`."""
         for topic in self._by_id.values():
             for number in topic.numbers_with(column, wanted):
                 yield topic, number

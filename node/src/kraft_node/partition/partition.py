@@ -379,8 +379,8 @@ class Partition:
             again = lead.refused(proposal, ErrorCode(row.error_code))
             if not again:
                 log.info(
-                    "ISR %s of %s-%d was refused: %s",
-                    proposal.isr, self.topic, self.index, ErrorCode(row.error_code).name,
+                    "ISR was refused partition=%s-%d isr=%s error=%s",
+                    self.topic, self.index, proposal.isr, ErrorCode(row.error_code).name,
                 )  # fmt: skip
                 self._advance(0)
             return again
@@ -388,7 +388,7 @@ class Partition:
             return False  # committed metadata has overtaken the answer
         if lead.proposal is proposal:
             lead.proposal = None
-        log.debug("ISR of %s-%d is %s, was %s", self.topic, self.index, row.isr, self.isr)
+        log.debug("ISR changed partition=%s-%d isr=%s former=%s", self.topic, self.index, row.isr, self.isr)
         self.isr = tuple(row.isr)
         self.partition_epoch = row.partition_epoch
         self._advance(0)

@@ -45,7 +45,7 @@ class FaultHandler:
         if isinstance(error, FROM_OUTSIDE):
             self.end(f"{where}: {error}")
         else:
-            log.critical("a defect ends the node where=%s", where, exc_info=error)
+            log.critical("the node ends because of a defect where=%s", where, exc_info=error)
             self.end(f"{where}: {type(error).__name__}: {error}")
 
     def end(self, reason: str) -> None:
@@ -60,7 +60,7 @@ class FaultHandler:
         if isinstance(error, AssertionError):
             self.fatal(where, error)
         else:
-            log.error("a defect was refused where=%s error=%r", where, error, exc_info=error)
+            log.error("an operation was refused because of a defect where=%s error=%r", where, error, exc_info=error)
 
 
 def raising(reason: str) -> None:

@@ -50,7 +50,7 @@ class NodeShutdown:
         broker.begin_shutdown(self._close_broker)
 
     def _leave_overdue(self) -> None:
-        log.warning("the controller has not finished the controlled shutdown within %d ms", CONTROLLED_SHUTDOWN_MAX_MS)
+        log.warning("controlled shutdown timed out ms=%d", CONTROLLED_SHUTDOWN_MAX_MS)
         self._close_broker()
 
     def _close_broker(self) -> None:

@@ -28,9 +28,13 @@ Pages = dict[str, dict[str, Any]]
 @click.command()
 @click.argument("addresses", nargs=-1, required=True, metavar="HOST:PORT...")
 @click.option(
-    "--properties", "files", type=FILE, multiple=True, help="a controller's configuration file to change here"
+    "--properties",
+    "files",
+    type=FILE,
+    multiple=True,
+    help="a controller's configuration file on this machine, to change",
 )
-@click.option("--restart", metavar="COMMAND", help="restarts the controller {id}, for example over ssh")
+@click.option("--restart", metavar="COMMAND", help="command that restarts the controller {id}, for example over ssh")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="wait until the migration is finished")
 @click.option("--timeout", default=TIMEOUT_S, show_default=True, help="seconds to wait")
 @output

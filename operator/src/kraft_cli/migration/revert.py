@@ -34,7 +34,7 @@ class Due(NamedTuple):
 @click.option(
     "--metadata-log",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="__cluster_metadata-0 of the controller that was active last: refuse if ZooKeeper lacks a record",
+    help="__cluster_metadata-0 of the last active controller; refuse if ZooKeeper lacks one of its records",
 )
 @output
 @of_zookeeper

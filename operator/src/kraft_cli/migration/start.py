@@ -66,16 +66,27 @@ class Written(NamedTuple):
 
 
 @click.command()
-@click.option("--controller", "names", multiple=True, required=True, metavar="ID@HOST:PORT", help="a future controller")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="folder for the files")
+@click.option(
+    "--controller",
+    "names",
+    multiple=True,
+    required=True,
+    metavar="ID@HOST:PORT",
+    help="a controller to set up; repeat it for each controller",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="folder to write the files to"
+)
 @click.option(
     "--broker-properties",
     "files",
     type=FILE,
     multiple=True,
-    help="a broker's server.properties, from which its new configurations are made; repeat it for each broker",
+    help="server.properties of a broker, the source of its new configurations; repeat it for each broker",
 )
-@click.option("--http-port", type=click.IntRange(1, 65535), default=9100, show_default=True, help="of http.listener")
+@click.option(
+    "--http-port", type=click.IntRange(1, 65535), default=9100, show_default=True, help="port of http.listener"
+)
 @click.option("--log-dir", default="/var/lib/kraft", show_default=True, help="log.dirs of the controllers")
 @click.option("--listener", default="CONTROLLER", show_default=True, help="name of the controllers' listener")
 @click.option(

@@ -61,5 +61,6 @@ def pruned(model: type[BaseModel], spec: Mapping[str, Any]) -> list[str]:
 
 
 def _shown(value: object) -> str:
+    """A value as JSON, shortened."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= VALUE_CHARS_MAX else text[: VALUE_CHARS_MAX - 1] + "…"

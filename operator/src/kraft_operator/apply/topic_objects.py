@@ -56,7 +56,13 @@ class TopicObjects:
         condition: Mapping[str, Any] = next(iter(before.get("conditions", ())), {})
         new = (condition.get("reason"), condition.get("message", "")) != (state.reason, state.message)
         if new and not state.ready and state.reason not in UNREPORTED:
-            log.warning("%s/%s: %s: %s", self.namespace, metadata["name"], state.reason, state.message)
+            log.warning(
+                "KRaftTopic has a problem resource=%s/%s reason=%s message=%s",
+                self.namespace,
+                metadata["name"],
+                state.reason,
+                state.message,
+            )
             await self.events.emit({"kind": "KRaftTopic", **resource}, "Warning", state.reason, state.message)
         try:
             patched = await self.api.patch("KRaftTopic", self.namespace, metadata["name"], {"status": change}, "status")
@@ -94,7 +100,13 @@ class TopicObjects:
             )
 
     async def _emit(self, reason: str, message: str) -> None:
-        log.info("%s/%s: %s: %s", self.namespace, self.cluster["metadata"]["name"], reason, message)
+        log.info(
+            "event resource=%s/%s reason=%s message=%s",
+            self.namespace,
+            self.cluster["metadata"]["name"],
+            reason,
+            message,
+        )
         await self.events.emit(self.cluster, "Normal", reason, message, combine=False)
 
 

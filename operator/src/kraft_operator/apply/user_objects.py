@@ -351,7 +351,13 @@ class UserObjects:
         new = (was.get("reason"), was.get("message", "")) != (state.reason, state.message)
         body = {"kind": "KRaftUser", **resource}
         if new and not state.ready and state.reason not in UNREPORTED:
-            log.warning("%s/%s: %s: %s", self.cluster.namespace, name, state.reason, state.message)
+            log.warning(
+                "KRaftUser has a problem resource=%s/%s reason=%s message=%s",
+                self.cluster.namespace,
+                name,
+                state.reason,
+                state.message,
+            )
             await self.events.emit(body, "Warning", state.reason, state.message)
         made = before.get("issued"), before.get("rotation")
         if before.get("issued") and made != (after.get("issued"), after.get("rotation")):
@@ -402,7 +408,9 @@ class UserObjects:
                 continue
             text = f"user {claim.user} is deleted with its password, ACLs and quotas: the KRaftUser {claim.resource}"
             text += f" (uid {claim.uid}) is gone"
-            log.info("%s/%s: DeletingUser: %s", self.cluster.namespace, self.cluster.name, text)
+            log.info(
+                "event resource=%s/%s reason=DeletingUser message=%s", self.cluster.namespace, self.cluster.name, text
+            )
             await self.events.emit(self.resource, "Normal", "DeletingUser", text, combine=False)
             found.add(claim.user)
         return found
@@ -457,5 +465,5 @@ async def all_users(api: Api, namespace: str) -> list[Object] | None:
     except ApiError as error:
         if error.status not in (403, 404):
             raise
-        log.warning("%s: KRaftUsers are not looked after: %s", namespace, error)
+        log.warning("KRaftUsers cannot be listed and are not reconciled namespace=%s error=%s", namespace, error)
         return None

@@ -169,12 +169,12 @@ class Api:
                 try:
                     self._session = await self._connected()
                 except NoAccessError as error:
-                    log.warning("the login was not renewed: %s", error)
+                    log.warning("login was not renewed error=%s", error)
                     return False
                 old.replaced = True
                 if not old.users:
                     await old.client.close()
-                log.info("the login is renewed")
+                log.info("login is renewed")
             return self._session is not old
 
     # Verbs

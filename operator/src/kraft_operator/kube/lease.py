@@ -55,7 +55,7 @@ class Lease:
         """Wait until this replica holds the Lease."""
         while not await self._try():
             await asyncio.sleep(min(self.period_s, 3.0))
-        log.info("we hold the lease %s/%s as %s", self._namespace, self._name, self._holder)
+        log.info("lease is held lease=%s/%s holder=%s", self._namespace, self._name, self._holder)
 
     async def keep(self) -> None:
         """Renew the Lease until that fails for too long. Returns before another replica may hold it."""
@@ -64,7 +64,7 @@ class Lease:
             await asyncio.sleep(min(pause_s, max(0.0, self._left_s())))
             left_s = self._left_s()
             if left_s <= 0:
-                log.error("the lease %s/%s could not be renewed: stopping", self._namespace, self._name)
+                log.error("lease was not renewed in time, the operator stops lease=%s/%s", self._namespace, self._name)
                 return
             pause_s = self.period_s if await self._try(left_s) else self.period_s / 10
 
@@ -79,7 +79,7 @@ class Lease:
                 lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
                 await self._api.replace(lease)
         except ApiError as error:
-            log.info("the lease was not released: %s", error)
+            log.info("lease was not released error=%s", error)
 
     async def _try(self, within_s: float = float("inf")) -> bool:
         asked_at = self._clock()
@@ -89,7 +89,7 @@ class Lease:
             self._asked = False
         except (ApiError, TimeoutError) as error:
             self._mine = None
-            log.info("the lease was not taken: %s", str(error) or "no answer in time")
+            log.info("lease was not taken error=%s", str(error) or "no answer in time")
             return False
         if done:
             self._renewed_at = asked_at

@@ -152,6 +152,7 @@ class View:
         return self._hint
 
     def _seen(self, view: Any) -> Aged[Any]:
+        """A view with its age; empty without a view."""
         return Aged() if view is None else Aged(view[1], max(0, round((self._clock() - view[0]) * 1000)))
 
     async def _look_at_quorum(self, controllers: Mapping[int, Address]) -> None:
@@ -357,6 +358,7 @@ def _unseen(hidden: Mapping[str, int], missing: int) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
+    """The first names as text, and the number of others."""
     more = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 

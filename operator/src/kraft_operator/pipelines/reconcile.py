@@ -72,7 +72,7 @@ async def driver_status(host: str) -> Mapping[str, Any] | None:
         ):
             found = json.loads(await answer.content.read(ANSWER_BYTES_MAX))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        log.info("the driver at %s: %s", host, error)
+        log.info("driver does not answer host=%s error=%s", host, error)
         return None
     return found if isinstance(found, dict) else None
 
@@ -303,7 +303,8 @@ class Pipelines:
         namespace, name = resource["metadata"]["namespace"], resource["metadata"]["name"]
         degraded, was = condition_of({"status": after}, "Degraded"), condition_of(resource, "Degraded")
         if degraded["status"] == "True" and (was.get("status"), was.get("reason")) != ("True", degraded["reason"]):
-            log.info("%s/%s/%s: %s: %s", namespace, kind.name, name, degraded["reason"], degraded["message"])
+            text = "pipeline is degraded resource=%s/%s/%s reason=%s message=%s"
+            log.info(text, namespace, kind.name, name, degraded["reason"], degraded["message"])
             await self._events.emit(resource, "Warning", degraded["reason"], degraded["message"])
         change = difference(resource.get("status", {}), after)
         if change:

@@ -130,6 +130,7 @@ def brokers(resource: Resource) -> Table:
 
 
 def _extra_columns(table: Table, resource: Resource) -> None:
+    """Add the columns of `_extra`."""
     if "local" in resource:
         table.add_column("address", no_wrap=True)
         table.add_column("process", justify="right", no_wrap=True)
@@ -139,6 +140,7 @@ def _extra_columns(table: Table, resource: Resource) -> None:
 
 
 def _extra(resource: Resource, node: Mapping[str, Any], role: str) -> list[RenderableType]:
+    """The last cells of a node: its address and process (local mode) or its pod, and notes."""
     notes = [name for name in ("leaving", "stopped") if node.get(name)]
     if node.get("needsRestart"):
         notes.append("needs a restart: " + ", ".join(node["needsRestart"]))

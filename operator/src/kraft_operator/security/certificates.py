@@ -110,7 +110,7 @@ def check_authority(authority: Authority) -> None:
     except x509.ExtensionNotFound:
         is_authority = False
     if not is_authority:
-        raise CertificateError("the certificate is not one of an authority (basicConstraints CA:TRUE is missing)")
+        raise CertificateError("the certificate is not a CA certificate (basicConstraints CA:TRUE is missing)")
     if _fingerprint(_loaded_key(authority.key).public_key()) != key_of(authority.certificate):
         raise CertificateError("the key does not belong to the certificate")
 
@@ -266,17 +266,18 @@ def _loaded_key(text: str) -> CertificateIssuerPrivateKeyTypes:
     try:
         found = serialization.load_pem_private_key(text.encode(), None)
     except (ValueError, TypeError):
-        raise CertificateError("the key is not a PEM text of a key without a password") from None
+        raise CertificateError("the key is not an unencrypted private key in PEM") from None
     if not hasattr(found, "sign"):
         raise CertificateError("the key cannot sign certificates")
     return found  # type: ignore[return-value]
 
 
 def _all(text: str) -> list[x509.Certificate]:
+    """All certificates of a PEM text. Raises CertificateError."""
     try:
         return x509.load_pem_x509_certificates(text.encode())
     except ValueError:
-        raise CertificateError("the certificate is not a PEM text") from None
+        raise CertificateError("the certificate is not PEM") from None
 
 
 def _first(text: str) -> x509.Certificate:

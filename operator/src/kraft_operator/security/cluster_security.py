@@ -172,7 +172,10 @@ class SecretStore:
         return {**found, "ownerReferences": owners} if owners else found
 
     def _owners(self, name: str) -> list[Object]:
-        """An authority stays if any volume stays: the record outlives the resource then, and knows it."""
+        """The owner of a Secret, so that Kubernetes deletes it with the cluster.
+
+        If a volume outlives the cluster, authorities have no owner: the record, which stays too, names them.
+        """
         stays = name in AUTHORITIES
         return [] if stays and not all(map(owned, self._cluster.spec.node_pools)) else self._cluster.owner()
 
@@ -190,11 +193,11 @@ def _encoded(text: str) -> str:
 
 
 def _texts(secret: Mapping[str, Any]) -> dict[str, str]:
-    """The entries of a Secret. Raises CertificateError if one is no text."""
+    """The entries of a Secret. Raises CertificateError if one is not text."""
     try:
         return {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
     except (binascii.Error, UnicodeDecodeError):
-        raise CertificateError(f"Secret {secret['metadata']['name']} has an entry that is no text") from None
+        raise CertificateError(f"Secret {secret['metadata']['name']} has an entry that is not text") from None
 
 
 class ClusterSecurity:

@@ -177,7 +177,7 @@ async def _nodes(store: Store, needs: Needs, now: datetime, kept: Kept) -> bool:
         try:
             before = await store.read(node_name(node_id))
         except CertificateError:
-            before = {}  # it is no text, so it is issued again
+            before = {}  # it is not text, so it is issued again
         except NotOursError as error:
             kept.lacking.add(node_id)
             kept.problems.append(("InTheWay", f"node {node_id} has no certificate: {error}"))

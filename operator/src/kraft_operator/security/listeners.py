@@ -114,7 +114,7 @@ def _check_usage(leaf: x509.Certificate) -> None:
     except x509.ExtensionNotFound:
         return
     if not {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE} & set(usages):
-        raise CertificateError("the certificate is not one of a server (its extended key usage lacks serverAuth)")
+        raise CertificateError("the certificate is not a server certificate (its extended key usage lacks serverAuth)")
 
 
 def _leads_to(chain: list[x509.Certificate], trusted: list[x509.Certificate]) -> bool:

@@ -19,5 +19,5 @@ def as_bytes(quantity: str) -> int:
     number = quantity.rstrip("mkKMGTPEi")
     unit = quantity[len(number) :]
     if unit not in _FACTORS or not number.replace(".", "", 1).isdigit():
-        raise ValueError(f"no quantity: {quantity!r}")
+        raise ValueError(f"not a quantity: {quantity!r}")
     return math.ceil(Decimal(number) * _FACTORS[unit])

@@ -156,7 +156,7 @@ def plan(
     """
     most = max((len(replicas) for replicas in before.values()), default=0)
     if most > len(racks):
-        raise ArchiveError(f"a partition has {most} replicas, but there are {len(racks)} brokers to have them")
+        raise ArchiveError(f"a partition has {most} replicas, but there are {len(racks)} brokers")
     balance = _Balance(before, racks, sizes or {})
     balance.evict()
     balance.spread()

@@ -71,6 +71,7 @@ class Spread:
             self.storage.delete(path)
 
     def _left(self, rows: list[pa.RecordBatch]) -> str:
+        """Write rows, reduced and without secrets, to a file of this job. Returns its path."""
         path, out = f"{FOLDER}/{self.begin}-{uuid.uuid4().hex}.arrow", pa.BufferOutputStream()
         with pa.ipc.new_stream(out, SCHEMA) as stream:
             for batch in reduced(rows).to_batches():

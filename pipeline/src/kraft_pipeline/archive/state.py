@@ -231,7 +231,7 @@ class Replay:
         if strange.any():
             row = int(np.flatnonzero(strange)[0])
             where = f"{list(self._codes)[now.column('topic')[row].as_py()]}-{now.column('partition')[row]}"
-            raise ArchiveError(f"offset {now.column('offset')[row]} changes partition {where}, which there is not")
+            raise ArchiveError(f"offset {now.column('offset')[row]} changes partition {where}, which does not exist")
         is_alive = alive[now.column("topic").to_numpy()]
         now = now if is_alive.all() else now.filter(mask(is_alive))
         lists = {name: _or_empty(now.column(name)) for name in LISTS}
@@ -253,7 +253,7 @@ class Replay:
         """Replay a record that is not about a partition."""
         record = json.loads(text)
         if record.keys() == {BYTES}:
-            raise ArchiveError("it is of a release that is not known")
+            raise ArchiveError("its release is unknown")
         rule = _RULES.get(kind)
         if rule is not None:
             rule(self._small, record)

@@ -28,7 +28,7 @@ ARGUMENTS: Final = {
 
 def add(groups: Any) -> None:
     """Add the parser of the command."""
-    parser = groups.add_parser("executor", help="Spark starts it in its pods; not for users")
+    parser = groups.add_parser("executor", help="internal: Spark starts it in its pods")
     parser.set_defaults(run=_run)
 
 

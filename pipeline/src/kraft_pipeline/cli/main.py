@@ -19,7 +19,7 @@ FAILED: Final = 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns its exit code."""
     parser = Parser(prog="kraft-pipeline", description="Data pipelines of a kraftcluster on Spark.")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error; anywhere on the line")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error; also after the command")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for group in GROUPS:
         module = f"kraft_pipeline.cli.{group}"

@@ -32,30 +32,36 @@ PIPE_COLUMNS: Final = 1000
 
 def add(groups: Any) -> None:
     """Add the parsers of this group."""
-    meta = groups.add_parser("meta", help="the metadata log as tables, reports and plans", description=__doc__)
+    meta = groups.add_parser("meta", help="make tables, reports and plans from the metadata log", description=__doc__)
     commands = meta.add_subparsers(required=True, metavar="archive|as-of|report|plan")
     archive = _command(commands, "archive", _archive, "bring the archive of the metadata up to date")
-    archive.add_argument("--table", metavar="PATH", help="path of the archive; with -f, the file has it")
+    archive.add_argument("--table", metavar="PATH", help="path of the archive (with -f: see the file)")
     archive.add_argument("--format", choices=("parquet", "delta"), default="parquet")
     archive.add_argument(
         "--master", default="local[*]", help="Spark's master, for large archives (default: %(default)s)"
     )
     as_of = _command(commands, "as-of", _as_of, "the cluster at an offset or a time")
     when = as_of.add_mutually_exclusive_group()
-    when.add_argument("--offset", type=int, help="after the record at this offset of the metadata log")
-    when.add_argument("--time", help="at this time: ISO 8601 (UTC without a zone), or milliseconds since 1970")
-    as_of.add_argument("--topic", help="one topic only, with its partitions")
+    when.add_argument("--offset", type=int, help="the state after the record at this offset of the metadata log")
+    when.add_argument(
+        "--time", help="the state at this time: ISO 8601 (UTC without a zone), or milliseconds since 1970"
+    )
+    as_of.add_argument("--topic", help="show only this topic, with its partitions")
     report = _command(commands, "report", _report, "history of the cluster, and distribution of its load")
-    report.add_argument("--out", type=Path, metavar="FOLDER", help="write report.html and the plots as PNG there")
     report.add_argument(
-        "--check", action="store_true", help="exit code 1 if partitions are offline or under-replicated"
+        "--out", type=Path, metavar="FOLDER", help="write report.html and the plots (PNG) into this folder"
+    )
+    report.add_argument(
+        "--check", action="store_true", help="exit with code 1 if partitions are offline or under-replicated"
     )
     plan = _command(commands, "plan", _plan, "a reassignment that balances the cluster and moves little")
     plan.add_argument("--brokers", metavar="ID,ID", help="brokers that get replicas (default: all unfenced brokers)")
-    plan.add_argument("--topic", action="append", metavar="NAME", help="only this topic's partitions; can be repeated")
+    plan.add_argument("--topic", action="append", metavar="NAME", help="plan only this topic's partitions; repeatable")
     for one, what in ((report, "show bytes by broker"), (plan, "balance bytes too")):
         one.add_argument("--sizes-from", metavar="HOST:PORT", help=f"{what}, as the brokers' log directories have them")
-        one.add_argument("--sizes-file", type=Path, metavar="FILE", help="the same from kafka-log-dirs --describe")
+        one.add_argument(
+            "--sizes-file", type=Path, metavar="FILE", help="the same from an output of kafka-log-dirs --describe"
+        )
     plan.add_argument("--compare", type=Path, metavar="FILE", help="compare with this other plan")
     plan.add_argument(
         "--out", type=Path, metavar="FILE", help="write the plan to this file, for kafka-reassign-partitions --execute"
@@ -67,11 +73,13 @@ def _command(commands: Any, name: str, run: Callable[..., int], text: str) -> An
     parser.add_argument("paths", nargs="*", metavar="PATH", help=f"{_PATHS}; an archive")
     parser.add_argument("-f", "--file", type=Path, help="a KafkaMetadataArchive in YAML instead of arguments")
     parser.add_argument("--bootstrap-controller", metavar="HOST:PORT", help="read from the controllers")
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="read from the controllers, which brokers name")
+    parser.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT", help="ask these brokers for the controllers, and read from those"
+    )
     parser.add_argument(
         "--command-config", type=Path, metavar="FILE", help="Kafka's client properties, for a secured cluster"
     )
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=lambda options: _guarded(run, options))
     return parser
 

@@ -30,14 +30,19 @@ def add(commands: Any) -> None:
     run.add_argument(
         "--command-config", type=Path, metavar="FILE", help="Kafka's client properties, for a secured cluster"
     )
-    run.add_argument("--topic", action="append", metavar="PATTERN", help="only these topics (* and ?); can be repeated")
+    run.add_argument(
+        "--topic",
+        action="append",
+        metavar="PATTERN",
+        help="read only these topics (* and ? match any text); repeatable",
+    )
     run.add_argument("--master", default="local[*]", help="Spark's master (default: %(default)s)")
-    run.add_argument("--out", type=Path, metavar="FILE", help="add the report to this file, for `report`")
-    run.add_argument("--json", action="store_true", help="the report as JSON")
+    run.add_argument("--out", type=Path, metavar="FILE", help="append the report to this file, for `report`")
+    run.add_argument("--json", action="store_true", help="print the report as JSON")
     run.set_defaults(run=_run)
-    report = verbs.add_parser("report", help="show a report that `run --out` kept")
+    report = verbs.add_parser("report", help="show the report in a file of `run --out`")
     report.add_argument("file", type=Path, metavar="FILE")
-    report.add_argument("--json", action="store_true", help="as JSON")
+    report.add_argument("--json", action="store_true", help="print JSON")
     report.set_defaults(run=_report)
 
 

@@ -25,11 +25,13 @@ FENCED = 3
 
 def add(groups: Any) -> None:
     """Add the parsers of this group."""
-    table = groups.add_parser("table", help="topics to Delta, Iceberg or Parquet tables, each record once")
+    table = groups.add_parser("table", help="write topics to Delta, Iceberg or Parquet tables, each record once")
     commands = table.add_subparsers(dest="command", required=True)
     run = _command(commands, "run", _run, "write batches until stopped")
     run.add_argument("--once", action="store_true", help="stop when all present records are written")
-    run.add_argument("--http", type=int, metavar="PORT", help="serve /status, /metrics and /readyz meanwhile")
+    run.add_argument(
+        "--http", type=int, metavar="PORT", help="serve /status, /metrics and /readyz on this port meanwhile"
+    )
     backfill = _command(
         commands, "backfill", _of_each(_backfill), "write records from before the table began; it may run meanwhile"
     )
@@ -47,13 +49,13 @@ def add(groups: Any) -> None:
     compact = _command(commands, "compact", _of_each(_compact), "merge small files and remove old files")
     compact.add_argument("--no-vacuum", action="store_true", help="keep the files of earlier versions")
     reset = _command(commands, "reset", _of_each(_reset), "remove the table: files, dead letters and offsets")
-    reset.add_argument("--yes", action="store_true", help="really")
+    reset.add_argument("--yes", action="store_true", help="confirm the reset")
 
 
 def _command(commands: Any, name: str, run: Any, text: str) -> Any:
     parser = commands.add_parser(name, help=text, description=text)
     parser.add_argument("file", type=Path, help="the KafkaTable's YAML")
-    parser.add_argument("--json", action="store_true", help="a JSON object per line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.set_defaults(run=lambda options: _guarded(run, options))
     return parser
 

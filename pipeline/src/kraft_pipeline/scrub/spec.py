@@ -69,7 +69,7 @@ def load(path: Path) -> ScrubSpec:
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise SpecError(f"{path}: metadata.name is missing")
     for name in set(data) - {"apiVersion", "kind", "metadata", "spec", "status"}:
-        raise SpecError(f"{path}: {name} is not known")
+        raise SpecError(f"{path}: {name}: unknown field")
     unknown = sorted(set(spec) - FIELDS - OPERATORS)
     if unknown:
         raise SpecError(f"{path}: spec.{unknown[0]} is not known; there are {', '.join(sorted(FIELDS | OPERATORS))}")

@@ -99,6 +99,7 @@ def _mark(stored: StoredOffset) -> tuple[str, int, int] | None:
 
 
 def _same(unit: Unit, written: int, rows: int) -> int:
+    """Check that an earlier attempt wrote the same number of rows. Returns the number; raises ValueError."""
     if written not in {rows, LATER}:
         raise ValueError(
             f"batch {unit.batch}, task {unit.task}: an earlier attempt wrote {written} rows, this attempt has {rows}. "

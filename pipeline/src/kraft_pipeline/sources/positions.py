@@ -175,7 +175,7 @@ def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = 
         if key in then.epochs and key in now.epochs and then.epochs[key] != now.epochs[key]
     }
     for key, cut in sorted(cluster.parted(read).items()):
-        cause = f"an unclean election has cut off the log, which leaders of epoch {then.epochs[key]} had"
+        cause = f"an unclean election has truncated the log of epoch {then.epochs[key]}"
         lost.append(Loss(*key, cut, good[key], cause, f"{good[key]} {then.epochs[key]} {cut}"))
         good[key] = cut
     for key, offset in sorted(good.items()):

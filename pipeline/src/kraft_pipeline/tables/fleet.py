@@ -114,6 +114,7 @@ class Fleet:
         return rows
 
     def _all_on(self) -> int:
+        """Run a runner for each table until all have failed or `stop` is called. Returns the number of written rows."""
         rows: list[int] = []
         looked = -LOOK_S
         while not self._stopping:

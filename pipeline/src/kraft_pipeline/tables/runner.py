@@ -379,7 +379,7 @@ class Runner:
                 self._settle(path, number)
             fields, known = merged(fields, taught), True
             _LOG.info("batch %d: the table gets the fields %s", number, ", ".join(fields.names))
-        raise ValueError(f"batch {number}: its values teach new fields again and again")
+        raise ValueError(f"batch {number}: each attempt finds new fields in its values")
 
     def _job(self, number: int, fields: pa.Schema) -> Job:
         return Job(

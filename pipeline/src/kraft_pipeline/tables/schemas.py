@@ -97,7 +97,9 @@ def check_names(
             if "\0" in path[-1]:  # C libraries end the name there
                 raise RecordError("field.name", f"the field {name!r} has a name with a zero byte")
             if len(path) == 1 and name.lower() + FLAT in seen and pa.types.is_nested(schema.field(name).type):
-                raise RecordError("field.type", f"the field {name!r} is nested, but rows are filed or found by it")
+                raise RecordError(
+                    "field.type", f"the field {name!r} is nested, but rows are partitioned or identified by it"
+                )
             seen.add(name.lower())
 
 

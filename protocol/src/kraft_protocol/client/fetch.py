@@ -222,7 +222,7 @@ class _Fetcher:
         cut = self._cluster.parted({key: (self._until, self._range.epoch)}).get(key)
         if cut is None:
             return
-        cause = f"an unclean election has cut off the log at offset {cut}"
+        cause = f"an unclean election has truncated the log at offset {cut}"
         if self._report is None:
             raise DataLossError(f"{self._range}: {cause} {_CONTINUES}")
         self._report(max(self._at, cut), self._until, cause)

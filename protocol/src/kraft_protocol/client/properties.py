@@ -192,7 +192,7 @@ def _check_foreign(key: str) -> None:
 
 
 def _check_value(key: str, value: str) -> None:
-    """Raise ValueError for text that is no number, or no boolean."""
+    """Raise ValueError if a text is not the number or boolean that its key needs."""
     if key.endswith((".ms", ".seconds")) and not (value.isascii() and value.isdigit()):
         raise ValueError(f"{key}: {value!r} is not a number")
     if key.endswith((".factor", ".jitter")):

@@ -112,7 +112,7 @@ def expiry_of(token: str) -> float:
             raise ValueError("three parts expected")
         expires = read_segment(parts[1]).get("exp")
         if isinstance(expires, bool) or not isinstance(expires, int | float):
-            raise ValueError("claim exp is missing or no number")
+            raise ValueError("the claim exp is missing or not a number")
     except ValueError as error:
         raise SaslError(f"OAUTHBEARER: the token is not a JWT: {error}") from None
     return float(expires)

@@ -119,7 +119,9 @@ def _token(url: str, body: bytes) -> OAuthToken:
         return OAuthToken(token, expiry_of(token))
     if isinstance(lifetime, int | float):
         return OAuthToken(token, time.time() + lifetime)
-    raise SaslError(f"OAUTHBEARER: the token of {url} is no JWT and has no expires_in, so its expiry is unknown")
+    raise SaslError(
+        f"OAUTHBEARER: {url} answers without expires_in, and its token is not a JWT, so the expiry is unknown"
+    )
 
 
 def _reason(body: bytes) -> str:

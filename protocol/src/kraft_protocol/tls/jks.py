@@ -74,7 +74,7 @@ def read_jks(data: bytes, password: str | None, key_password: str | None) -> lis
         raise JksError(f"version {version} is unknown")
     count = reader.number()
     if count > ENTRIES_MAX:
-        raise JksError(f"the file announces {count} entries")
+        raise JksError(f"the file has {count} entries, at most {ENTRIES_MAX} are allowed")
     return [_entry(reader, version, key_password) for _ in range(count)]
 
 

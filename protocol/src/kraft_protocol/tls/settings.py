@@ -141,7 +141,7 @@ def _protocols(texts: Mapping[str, str]) -> tuple[str, ...]:
         if name not in (*PROTOCOLS, "TLS"):
             raise TlsConfigError(where, f"{name!r} is not one of {', '.join(PROTOCOLS)}")
     if "TLS" in names:
-        raise TlsConfigError(key, f"TLS is a family; name versions: {', '.join(PROTOCOLS)}")
+        raise TlsConfigError(key, f"TLS is not a version; use {' or '.join(PROTOCOLS)}")
     found = tuple(name for name in PROTOCOLS if name in names and not (highest == "TLSv1.2" and name == "TLSv1.3"))
     if not found:
         raise TlsConfigError(key, f"{names} and ssl.protocol={highest} have no version in common")

@@ -225,7 +225,7 @@ def test_quantities_are_converted_to_bytes(text: str, number: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "Gi", "10Q", "1.2.3", "10GiB"])
 def test_an_invalid_quantity_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no quantity"):
+    with pytest.raises(ValueError, match="not a quantity"):
         as_bytes(text)
 
 

@@ -193,7 +193,7 @@ def test_a_stale_leader_is_not_read_past_the_divergence() -> None:
     """The range was planned with a leader of epoch 3; this one has epoch 0, and other records from offset 2 on."""
     broker = Broker([answer(batch(0, 0, 1) + batch(2, 2, 3))])
     broker.cut = 2
-    with pytest.raises(DataLossError, match="an unclean election has cut off the log at offset 2"):
+    with pytest.raises(DataLossError, match="an unclean election has truncated the log at offset 2"):
         offsets(broker, 0, 4, 3)
     assert offsets(broker, 0, 4, 3, fail_on_data_loss=False) == [0, 1]
     asked = len(broker.asked)

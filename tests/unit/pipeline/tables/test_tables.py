@@ -50,7 +50,7 @@ def test_defaults_of_a_table() -> None:
         ({"table": {}}, "spec.table.path: is missing"),
         (
             {"table": {"path": "/t", "partitionBy": ["date", "date"]}},
-            "spec.table.partitionBy: date, date names something twice",
+            "spec.table.partitionBy: date, date names a partition column twice",
         ),
         (
             {"table": {"path": "/t", "catalog": {"type": "rest"}}},

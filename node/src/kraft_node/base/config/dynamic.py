@@ -249,6 +249,7 @@ class BrokerConfig(ConfigView):
         return {name for name in affected if self._value_or_none(name) != before[name]}
 
     def _value_or_none(self, name: str) -> ConfigValue:
+        """The value of a key; None for a listener's key that no layer has."""
         if name.startswith("listener.name."):
             for layer in self._layers:
                 if name in layer:

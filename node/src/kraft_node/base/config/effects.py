@@ -109,6 +109,8 @@ def reason(name: str) -> str | None:
 
 
 def _given(name: str) -> Callable[[NodeConfig], bool]:
+    """The condition that a key has a value."""
+
     def is_given(config: NodeConfig) -> bool:
         return bool(config.value(name))
 

@@ -58,6 +58,7 @@ class ReplicaStore:
         return self._replicas.leader(self._topic, partition)
 
     def _leader_in(self, partition: int, leader_epoch: int) -> Partition:
+        """The partition that this broker leads. Raises KafkaError if its leader epoch is another."""
         leader = self._replicas.leader(self._topic, partition)
         if leader.leader_epoch != leader_epoch:
             raise KafkaError(

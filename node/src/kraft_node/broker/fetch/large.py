@@ -140,6 +140,7 @@ class FirstRead:
         return None
 
     def _named(self) -> Generator[None, None, None]:
+        """Add the partitions that the request names to the session, in steps."""
         for piece in pieces(self._request, ("topics", "partitions"), PARTITIONS):
             self._session.update(piece.topics)
             yield

@@ -226,7 +226,7 @@ def _read(
     if log.start_offset <= offset and offset >= partition.readable_end(isolation) and offset <= log.end_offset:
         return row
     if max_bytes < 0 and log.start_offset <= offset <= log.end_offset:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{max_bytes} bytes of {wanted.key} are asked for")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{max_bytes} bytes of {wanted.key} are requested")
     found = partition.read(offset, max_bytes, isolation, min_one=min_one, waits=waits)
     size = _length(found.records)
     if size:

@@ -168,6 +168,7 @@ class DescribeLogDirsHandler:
 
 
 def _wanted(request: Any) -> Generator[None, None, dict[str, set[int]]]:
+    """The requested partitions by topic, collected in steps."""
     wanted: dict[str, set[int]] = {}
     for piece in pieces(request, ("topics", "partitions"), PARTITIONS_A_STEP):
         for topic in piece.topics:

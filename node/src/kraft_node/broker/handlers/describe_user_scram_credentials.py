@@ -48,6 +48,7 @@ def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _of(user: str, times: int, infos: list[Any] | None) -> Any:
+    """The row of a user that the request names `times` times; None as `infos`: the user has no credentials."""
     if times > 1:
         text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
         return _failed(user, ErrorCode.DUPLICATE_RESOURCE, text)

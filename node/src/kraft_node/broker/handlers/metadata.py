@@ -83,7 +83,7 @@ class MetadataHandler:
         for topic in requested:
             if version < TOPIC_IDS_ASKED_VERSION and (topic.name is None or topic.topic_id != ZERO_UUID):
                 raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"topics cannot be asked for by id in Metadata version {version}"
+                    ErrorCode.INVALID_REQUEST, f"topics cannot be requested by id in Metadata version {version}"
                 )
 
     def _brokers(self, ctx: RequestContext) -> list[Any]:
@@ -118,7 +118,7 @@ class MetadataHandler:
             if number % TOPICS_A_STEP == TOPICS_A_STEP - 1:
                 yield
             if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic is asked for without a name or an id")
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic is requested without a name or an id")
             topic = self.metadata.image.topics.by_name(name)
             if topic is not None:
                 answers.append(self._topic(ctx, topic, request))

@@ -279,7 +279,7 @@ class Fetcher:
 
     def _unreachable(self, why: str) -> None:
         self._pause_ms = min(max(2 * self._pause_ms, PAUSE_FIRST_MS), self._settings.backoff_ms)
-        log.debug("Broker %d cannot be fetched from: %s", self.source, why)
+        log.debug("leader cannot be fetched from broker=%d error=%s", self.source, why)
         self._soon(self._pause_ms)
 
     def _take(self, followed: Followed, row: Any, left: int) -> Generator[None, None, int]:
@@ -292,12 +292,20 @@ class Fetcher:
             if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._reposition(followed)
             else:
-                log.debug("%s-%d: broker %d answers %s", partition.topic, partition.index, self.source, code.name)
+                log.debug(
+                    "leader answers a fetch with an error partition=%s-%d broker=%d error=%s",
+                    partition.topic,
+                    partition.index,
+                    self.source,
+                    code.name,
+                )
                 self._pause(followed)
         except CutLater as later:
             self._pause(followed, is_short=later.is_soon)
         except KafkaError as error:
-            log.warning("%s-%d cannot be followed: %s", partition.topic, partition.index, error)
+            log.warning(
+                "partition cannot be followed partition=%s-%d error=%s", partition.topic, partition.index, error
+            )
             self._pause(followed)
         return left
 

@@ -85,7 +85,9 @@ class Fetchers:
         try:
             self._fetcher(*self._place(partition, partition.leader_id)).add(partition)
         except KafkaError as error:
-            log.warning("%s-%d cannot be followed: %s", partition.topic, partition.index, error)
+            log.warning(
+                "partition cannot be followed partition=%s-%d error=%s", partition.topic, partition.index, error
+            )
             return
         self._followed[key] = wanted
 

@@ -108,7 +108,7 @@ class IsrChanges:
         self._under_way = False
         problem = _problem(answer)
         if problem is not None:
-            log.info("The controller did not take %d ISR changes: %s", len(sent), problem)
+            log.info("controller did not take ISR changes count=%d error=%s", len(sent), problem)
             again = list(sent.values())
         else:
             try:

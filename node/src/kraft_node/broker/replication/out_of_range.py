@@ -66,7 +66,12 @@ class Reposition:
             except CutLater as later:
                 self._done(later.is_soon)
             except KafkaError as error:
-                log.warning("%s-%d cannot be repositioned: %s", partition.topic, partition.index, error)
+                log.warning(
+                    "log cannot be reset to the leader's start partition=%s-%d error=%s",
+                    partition.topic,
+                    partition.index,
+                    error,
+                )
                 self._done(False)
 
         request = ListOffsetsRequest(replica_id=self._node_id, topics=[topic])
@@ -87,7 +92,7 @@ class Reposition:
         partition = self._partition
         if start_offset > partition.log.end_offset:
             log.info(
-                "%s-%d is reset to %d, the start of the leader's log; it ended at %d",
+                "log is reset to the leader's start partition=%s-%d start_offset=%d former_end=%d",
                 partition.topic, partition.index, start_offset, partition.log.end_offset,
             )  # fmt: skip
             partition.log.reset_to(start_offset)

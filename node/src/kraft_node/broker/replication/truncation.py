@@ -32,11 +32,17 @@ def cut(partition: Partition, offset: int) -> None:
     own = partition.log
     if offset < own.high_watermark:
         log.warning(
-            "%s-%d is truncated to %d, below its high watermark %d",
+            "log is truncated below its high watermark partition=%s-%d offset=%d high_watermark=%d",
             partition.topic, partition.index, offset, own.high_watermark,
         )  # fmt: skip
     elif offset < own.end_offset:
-        log.info("%s-%d is truncated from %d to %d", partition.topic, partition.index, own.end_offset, offset)
+        log.info(
+            "log is truncated partition=%s-%d former_end=%d offset=%d",
+            partition.topic,
+            partition.index,
+            own.end_offset,
+            offset,
+        )
     own.truncate_to(offset)
 
 

@@ -155,6 +155,7 @@ class Verifier:
         return _translated(codes.get(partition), names_abortable=names_abortable)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:
+        """The live broker that coordinates the transactional id; None without a live leader."""
         topic = self._image.topics.by_name(TRANSACTION_STATE)
         if topic is None:
             return None

@@ -66,6 +66,6 @@ class Withdrawals:
                     entry.close()
                     manager.forget_open(entry)
         assert failed.failed is not None, "law: a directory is dead for a reason"
-        logger.error("Log directory %s is dead, with %d logs: %s", failed.path, len(lost), failed.failed)
+        logger.error("log directory is offline dir=%s logs=%d error=%s", failed.path, len(lost), failed.failed)
         if manager.on_failure is not None:
             manager.env.scheduler.call_soon(manager.on_failure, failed.path, lost, failed.failed)

@@ -222,13 +222,13 @@ def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
     segment = log.segment(number)
     lost = size - error.position + sum(log.segment_sizes()[number + 1 :])
     logger.warning(
-        "Truncating %s at offset %d (byte %d), which is beyond the recovery point %d: %s; %d bytes go",
+        "log is truncated beyond its recovery point file=%s offset=%d position=%d recovery_point=%d bytes=%d reason=%s",
         segment.path(names.LOG),
         log.end_offset,
         error.position,
         log.recovery_point,
-        error.reason,
         lost,
+        error.reason,
     )
     log.truncations += 1
     for offset in [at for at in log.producer_snapshots if at > log.end_offset]:

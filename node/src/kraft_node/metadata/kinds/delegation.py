@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-900). The node stores and copies them; it does not issue any."""
+"""Delegation tokens (KIP-48, in KRaft KIP-900). Records have no HMAC: each node computes it (`security.tokens`)."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class ZnodeFields:
     def numbers(self, name: str, value: Any) -> tuple[int, ...]:
         """`value`, a part of the field `name`, as a list of integers."""
         if not isinstance(value, list) or not all(isinstance(item, int) for item in value):
-            raise ZnodeError(self.path, f"the field {name} has {value!r} where a list of broker ids belongs")
+            raise ZnodeError(self.path, f"the field {name} must have a list of broker ids, not {value!r}")
         return tuple(value)
 
 
@@ -121,12 +121,12 @@ def read_topic(path: str, data: bytes) -> TopicValue:
     try:
         topic_id = parse_uuid(text)
     except ValueError as e:
-        raise ZnodeError(path, f"the field topic_id is {e}") from None
+        raise ZnodeError(path, f"the field topic_id: {e}") from None
     lists = {name: fields.get(name, dict, {}) for name in ("partitions", "adding_replicas", "removing_replicas")}
     found = {}
     for key, replicas in lists["partitions"].items():
         if not key.isdigit():
-            raise ZnodeError(path, f"the field partitions has the partition {key!r}")
+            raise ZnodeError(path, f"the field partitions: {key!r} is not the number of a partition")
         found[int(key)] = Assignment(
             fields.numbers("partitions", replicas),
             fields.numbers("adding_replicas", lists["adding_replicas"].get(key, [])),
@@ -286,5 +286,5 @@ def read_texts(path: str, name: str, values: Sequence[Any]) -> list[str]:
     """`values`, a part of the field `name`, as a list of texts."""
     for value in values:
         if not isinstance(value, str):
-            raise ZnodeError(path, f"the field {name} has {value!r} where text belongs")
+            raise ZnodeError(path, f"the field {name} must have text, not {value!r}")
     return list(values)

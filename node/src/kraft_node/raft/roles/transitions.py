@@ -129,6 +129,7 @@ class RaftReplica(ReplicaState):
             self.remember_again()
 
     def _voted_in(self, epoch: int) -> ReplicaKey:
+        """The replica that got this replica's vote in the epoch; NO_NODE without a vote."""
         return self.state.voted if epoch == self.state.epoch else ReplicaKey(NO_NODE)
 
     def become_unattached(self, epoch: int, leader_id: int = NO_NODE) -> None:

@@ -183,7 +183,7 @@ class Answering(Received):
         self._send_answered()
 
     def _unfit(self, ctx: RequestContext, error: Exception | None = None) -> None:
-        log.error("response does not encode, connection closed: %r", ctx, exc_info=error or True)
+        log.error("response does not encode, connection closed request=%r", ctx, exc_info=error or True)
         self.transport.abort()
         self.closed = True
 

@@ -95,11 +95,13 @@ class ConnectionRates:
         return close_ms
 
     def _rates_of(self, listener: str) -> list[tuple[Rate, int]]:
+        """The rates that count a connection of the listener, each with its limit."""
         own = self._by_listener.setdefault(listener, Rate(self._windows, self._window_ms))
         found = [(own, self._limits.get(listener, UNLIMITED))]
         return found if listener == self._protected else [(self._node, self._node_limit), *found]
 
     def _limit_of(self, address: str) -> float | None:
+        """The limit of new connections per second of an address; None without a quota."""
         for entity in (((IP, address),), ((IP, None),)):
             limit = (self._image.quotas.get(entity) or {}).get(KEY)
             if limit is not None:

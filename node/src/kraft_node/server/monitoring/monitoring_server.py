@@ -146,7 +146,7 @@ class _Session:
         try:
             status, kind, text = self.server.answer(words[0], words[1])
         except Exception as e:
-            log.exception("cannot answer %s", words[1])
+            log.exception("HTTP request failed path=%s", words[1])
             status, kind, text = 503, TEXT, f"{type(e).__name__}\n"
         self._send(status, kind, text, keep=keep, head=words[0] == "HEAD")
         return keep

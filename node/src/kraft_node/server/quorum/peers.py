@@ -239,10 +239,10 @@ class RaftPeers:
         """Store why a node does not answer; log it if the reason has changed."""
         if problem is None:
             if self._problems.pop(node_id, None) is not None:
-                log.info("controller %s answers", self._name(node_id))
+                log.info("controller answers again node=%s", self._name(node_id))
         elif self._problems.get(node_id) != problem:
             self._problems[node_id] = problem
-            log.info("controller %s does not answer: %s", self._name(node_id), problem)
+            log.info("controller does not answer node=%s error=%s", self._name(node_id), problem)
 
     def _name(self, node_id: int) -> str:
         where = self.endpoint_of(node_id)

@@ -51,7 +51,7 @@ def sasl_of(env: Env, config: NodeConfig, image: MetadataView, listener: str) ->
         mechanisms[name] = maker(env, keys, image)
         sessions[name] = keys.int("connections.max.reauth.ms")
     if JAAS_KEY in config.texts:
-        log.warning("%s is ignored: nodes read listener.name.LISTENER.MECHANISM.%s", JAAS_KEY, JAAS_KEY)
+        log.warning("key is ignored key=%s use=listener.name.LISTENER.MECHANISM.%s", JAAS_KEY, JAAS_KEY)
     return ListenerSasl(
         env,
         listener,
@@ -94,7 +94,7 @@ def _oauth(env: Env, keys: MechanismKeys, image: MetadataView) -> ServerMechanis
             raise SaslError(f"{JWKS_KEY} is missing: {HANDLER_KEY} validates tokens by its keys")
         if entry is None:
             raise SaslError(f"OAUTHBEARER needs {JWKS_KEY}, or for development {keys.jaas_key}")
-        log.warning("OAUTHBEARER accepts unsigned tokens of any client, for development only; set %s", JWKS_KEY)
+        log.warning("OAUTHBEARER accepts unsigned tokens of any client, for development only missing=%s", JWKS_KEY)
         try:
             return OauthBearer(UnsecuredTokens(entry.options, env.clock.wall_ms))
         except ValueError as error:
@@ -110,7 +110,7 @@ def _jwt(env: Env, keys: MechanismKeys, url: str) -> TokenValidator:
     issuer = keys.text("sasl.oauthbearer.expected.issuer")
     audiences = tuple(keys.list("sasl.oauthbearer.expected.audience"))
     if not issuer or not audiences:
-        log.warning("OAUTHBEARER does not check issuer or audience of tokens; set sasl.oauthbearer.expected.*")
+        log.warning("OAUTHBEARER does not check issuer or audience of tokens missing=sasl.oauthbearer.expected.*")
     rules = JwtRules(
         issuer or None,
         audiences,

@@ -61,7 +61,13 @@ def ssl_texts(values: ConfigView, static: NodeConfig, listener: str) -> dict[str
     if static.security_protocols.get(listener, listener) == "SASL_SSL":
         own = static.texts.get(prefix + CLIENT_AUTH)
         if own is None and found.pop(CLIENT_AUTH, "none") != "none":
-            log.warning("%s has no effect on listener %s: it needs the prefix %s", CLIENT_AUTH, listener, prefix)
+            log.warning(
+                "key has no effect on the listener key=%s listener=%s use=%s%s",
+                CLIENT_AUTH,
+                listener,
+                prefix,
+                CLIENT_AUTH,
+            )
     return found
 
 
@@ -144,6 +150,7 @@ class NodeTls:
         return tuple((path, *self._looked_at(path)) for path in paths)
 
     def _looked_at(self, path: str) -> tuple[int, int]:
+        """Time and size of a file, to notice changes; -1 for both if it cannot be read."""
         try:
             return self._env.disk.mtime_ms(path), self._env.disk.size(path)
         except OSError:

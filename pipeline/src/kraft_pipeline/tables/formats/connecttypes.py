@@ -70,7 +70,7 @@ def fields(schema: Any, path: str = "") -> dict[str, Column]:
     found: dict[str, Column] = {}
     parts = schema.get("fields") if isinstance(schema, Mapping) else None
     if not isinstance(parts, list) or not parts:
-        raise NoConnectError(f"{path or '/'}: the schema is of no struct with fields")
+        raise NoConnectError(f"{path or '/'}: the schema is not a struct with fields")
     for part in parts:
         name = part.get("field") if isinstance(part, Mapping) else None
         if not isinstance(name, str) or name in found:

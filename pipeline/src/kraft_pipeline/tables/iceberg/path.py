@@ -98,7 +98,7 @@ class PathCatalog(NoopCatalog):
             # removed in their order, so the number was not free while the version before it exists.
             self._storage.delete(_name(version))
             self._known = None
-            raise CommitFailedException(f"version {version} of {self._location} was another writer's")
+            raise CommitFailedException(f"another writer has written version {version} of {self._location}")
         self._hint(version)
         self._known, self._head = (version, shared(metadata)), text[:HEAD_BYTES]
 

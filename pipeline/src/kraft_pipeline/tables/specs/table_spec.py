@@ -291,7 +291,7 @@ def _check(found: TableSpec) -> None:
     except ValueError as e:
         raise SpecError(f"spec.bootstrapServers: {str(e).partition(': ')[2]}") from None
     if len(set(found.partition_by)) < len(found.partition_by):
-        raise SpecError(f"spec.table.partitionBy: {', '.join(found.partition_by)} names something twice")
+        raise SpecError(f"spec.table.partitionBy: {', '.join(found.partition_by)} names a partition column twice")
     for entry in found.partition_by:
         if re.match(r"(bucket|truncate)\(", entry) and found.format != "iceberg":
             raise SpecError(

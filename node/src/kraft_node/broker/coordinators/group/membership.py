@@ -98,7 +98,7 @@ class Membership:
         def done(error: KafkaError | None) -> None:
             if error is None:
                 return
-            log.warning("Group %s: the new group could not be written: %s", group.group_id, error)
+            log.warning("new group was not written group=%s error=%s", group.group_id, error)
             for member in group.members.values():
                 if member.join is ctx:
                     code = client_error(error)
@@ -216,7 +216,13 @@ class Membership:
             answer_join(group, holder, fenced)
         answer_sync(holder, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
         member = group.rename(instance_id, new_id)
-        log.info("Group %s: static member %s has the new id %s, was %s", group.group_id, instance_id, new_id, old_id)
+        log.info(
+            "static member has a new id group=%s instance=%s member=%s former=%s",
+            group.group_id,
+            instance_id,
+            new_id,
+            old_id,
+        )
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         hold_join(group, member, ctx)
@@ -277,7 +283,7 @@ class Membership:
         assignments = {a.member_id: bytes(a.assignment) for a in request.assignments}
         missing = [member_id for member_id in group.members if member_id not in assignments]
         if missing:
-            log.warning("Group %s: the leader left members without assignment: %s", group.group_id, missing)
+            log.warning("leader left members without an assignment group=%s members=%s", group.group_id, missing)
 
         def done(error: KafkaError | None) -> None:
             if group.state is not ClassicState.COMPLETING or group.generation != request.generation_id:
@@ -350,7 +356,7 @@ class Membership:
                 group.validate_member(member_id, instance_id)
             except KafkaError as error:
                 return error.code
-        log.info("Group %s: member %s left; reason: %s", group.group_id, member_id, _reason(identity.reason))
+        log.info("member left group=%s member=%s reason=%s", group.group_id, member_id, _reason(identity.reason))
         self.rebalancer.dismiss(group, group.members[member_id])
         return ErrorCode.NONE
 
@@ -371,7 +377,7 @@ def _reason(text: str | None) -> str:
 def _log_failure(group_id: str) -> Done:
     def done(error: KafkaError | None) -> None:
         if error is not None:
-            log.warning("Group %s: old records could not be removed: %s", group_id, error)
+            log.warning("old records were not removed group=%s error=%s", group_id, error)
 
     return done
 

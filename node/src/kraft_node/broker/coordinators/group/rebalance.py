@@ -31,7 +31,7 @@ def stored_or_logged(group: ClassicGroup) -> Done:
 
     def done(error: KafkaError | None) -> None:
         if error is not None:
-            log.warning("Group %s (%s): writing it failed: %s", group.group_id, group.state.value, error)
+            log.warning("group was not written group=%s state=%s error=%s", group.group_id, group.state.value, error)
 
     return done
 
@@ -60,7 +60,7 @@ class Rebalancer:
         self.forget_syncs(group)
         initial = group.state is ClassicState.EMPTY
         group.move_to(ClassicState.PREPARING, self.shard.clock.wall_ms())
-        log.info("Group %s: preparing a rebalance after generation %d: %s", group.group_id, group.generation, reason)
+        log.info("rebalance begins group=%s generation=%d reason=%s", group.group_id, group.generation, reason)
         if initial:
             delay = self.shard.config.initial_rebalance_delay_ms
             remaining = max(group.rebalance_timeout_ms - delay, 0)
@@ -108,19 +108,24 @@ class Rebalancer:
             group.remove(member.member_id)
         if late:
             names = [m.member_id for m in late]
-            log.info("Group %s: removed members that did not rejoin in time: %s", group.group_id, names)
+            log.info("members did not rejoin in time and are removed group=%s members=%s", group.group_id, names)
         if group.state is ClassicState.DEAD:
             return
         if not group.elect_joined_leader() and group.members:
-            log.warning("Group %s: no member rejoined; waiting for its static members", group.group_id)
+            log.warning("no member rejoined, the static members are awaited group=%s", group.group_id)
             self._set_join_timer(group, group.rebalance_timeout_ms)
             return
         group.next_generation(self.shard.clock.wall_ms())
         if group.state is ClassicState.EMPTY:
-            log.info("Group %s: empty with generation %d", group.group_id, group.generation)
+            log.info("group is empty group=%s generation=%d", group.group_id, group.generation)
             self.shard.write([group_snapshot(group, {})], stored_or_logged(group), apply=False)
             return
-        log.info("Group %s: generation %d has %d members", group.group_id, group.generation, len(group.members))
+        log.info(
+            "rebalance is complete group=%s generation=%d members=%d",
+            group.group_id,
+            group.generation,
+            len(group.members),
+        )
         group.sync_timer = self.shard.scheduler.call_later(
             group.rebalance_timeout_ms, self._sync_timed_out, group, group.generation
         )
@@ -203,7 +208,7 @@ class Rebalancer:
             return
         if group.members.get(member.member_id) is not member or member.is_waiting:
             return  # gone, or its unanswered request shows that it is alive: the answer starts a new session
-        log.info("Group %s: session of member %s expired", group.group_id, member.member_id)
+        log.info("session of a member expired group=%s member=%s", group.group_id, member.member_id)
         self.remove(group, member, f"session of member {member.member_id} expired")
 
     def remove(self, group: ClassicGroup, member: ClassicGroupMember, reason: str) -> None:
@@ -230,7 +235,7 @@ class Rebalancer:
 
     def _expected_in_vain(self, group: ClassicGroup, member_id: str) -> None:
         group.remove(member_id)
-        log.info("Group %s: no client joined with member id %s", group.group_id, member_id)
+        log.info("no client joined with its member id group=%s member=%s", group.group_id, member_id)
         if group.state is ClassicState.PREPARING and group.all_joined:
             self.complete_join(group)
 

@@ -180,7 +180,7 @@ def decode_change(key: Buffer, value: Buffer | None) -> Change:
         return changes.decode(kind, body, value)
     foreign = FOREIGN_TYPES.get(kind)
     if foreign is None:
-        raise NewerRecordError(f"record type {kind}")
+        raise NewerRecordError(f"unknown record type {kind}")
     return ForeignChange(_first_string(body), foreign, key, removed=value is None)
 
 

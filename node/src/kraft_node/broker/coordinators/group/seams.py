@@ -74,4 +74,5 @@ class Transactions(Protocol):
 
         `done` gets the guard for the write (None if the transaction is open there already), or the error. It may be
         called before this returns. `adds`: the producer has not added the partition to its transaction itself.
+        `names_abortable`: the client knows TRANSACTION_ABORTABLE.
         """

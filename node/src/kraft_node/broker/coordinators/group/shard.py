@@ -291,7 +291,7 @@ class Shard:
 
     def _swept(self, error: KafkaError | None) -> None:
         if error is not None:
-            log.warning("partition %d of __consumer_offsets: dropping offsets failed: %s", self.partition, error)
+            log.warning("offsets were not removed partition=__consumer_offsets-%d error=%s", self.partition, error)
 
 
 def loaded_group(group_id: str, value: Any) -> ClassicGroup:

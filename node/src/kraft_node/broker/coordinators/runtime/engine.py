@@ -79,7 +79,7 @@ class Runtime(Generic[MachineT]):
         """This broker no longer leads the partition, or it was deleted: drop its state and refuse waiting requests."""
         shard = self.shards.pop(partition, None)
         if shard is not None:
-            log.info("%r: no longer coordinated here", shard)
+            log.info("coordinator is elsewhere now shard=%r", shard)
             shard.close()
 
     def shutdown(self) -> None:
@@ -94,7 +94,7 @@ class Runtime(Generic[MachineT]):
             shard.activate()
             return
         is_foreseen = isinstance(error, (KafkaError, ValueError, OSError))
-        log.error("%r could not be loaded: %s", shard, error, exc_info=None if is_foreseen else error)
+        log.error("coordinator was not loaded shard=%r error=%s", shard, error, exc_info=None if is_foreseen else error)
         shard.close(Phase.FAILED)
 
     def _lost(self, shard: RuntimeShard[MachineT]) -> None:

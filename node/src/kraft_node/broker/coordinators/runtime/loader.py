@@ -105,7 +105,7 @@ class Loader:
             try:
                 decoded = machine.decode(key or b"", value)
             except NewerRecordError as error:
-                log.warning("%r: %s at offset %d is ignored", self._shard, error, offset)
+                log.warning("record is ignored shard=%r offset=%d reason=%s", self._shard, offset, error)
                 continue
             except ValueError as error:
                 raise ValueError(f"the record at offset {offset} cannot be read: {error}") from error

@@ -299,7 +299,7 @@ class RuntimeShard(Generic[MachineT]):
         try:
             base = self.store.append(self.partition, self.epoch, batch.records, self.clock.wall_ms())
         except KafkaError as error:
-            log.warning("%r: %d records could not be appended: %s", self, len(batch.records), error)
+            log.warning("records were not appended shard=%r count=%d error=%s", self, len(batch.records), error)
             self._fail_from(batch.base, error)
             return False
         finally:
@@ -307,7 +307,12 @@ class RuntimeShard(Generic[MachineT]):
         self.measures.batches += 1
         self.measures.linger_ms.observe(self.clock.monotonic_ms() - batch.begun_ms)
         if base != batch.base:
-            log.error("%r: a batch for offset %d was appended at %d; loading again", self, batch.base, base)
+            log.error(
+                "batch was appended at another offset, loading again shard=%r expected=%d offset=%d",
+                self,
+                batch.base,
+                base,
+            )
             self._lost(self)
             return False
         return True
@@ -333,7 +338,7 @@ class RuntimeShard(Generic[MachineT]):
             for i, record in enumerate(planned.records):
                 replay(base + i, producer_id, producer_epoch, record)
         except Exception:  # a defect of one operation must not leave half of its changes to all others
-            log.exception("%r: an operation's records could not be replayed", self)
+            log.exception("records of an operation cannot be replayed shard=%r", self)
             return False
         return True
 

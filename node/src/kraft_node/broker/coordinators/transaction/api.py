@@ -51,6 +51,7 @@ def _nothing_denied(_topics: Iterable[str]) -> set[str]:
 
 
 def _shown(error: KafkaError, *, knows_fenced: bool) -> ErrorCode:
+    """The code of an error for a client that may not know PRODUCER_FENCED."""
     if error.code == ErrorCode.PRODUCER_FENCED and not knows_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error.code

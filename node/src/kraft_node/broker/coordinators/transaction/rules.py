@@ -304,7 +304,9 @@ def is_expired(transaction: Transaction, now_ms: int, expiration_ms: int) -> boo
 
 def _concurrent(transaction: Transaction) -> KafkaError:
     doing = transaction.values.state if transaction.pending is None else transaction.pending
-    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.name} is still going to {doing.label}")
+    return KafkaError(
+        ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.name}: the change to {doing.label} is not complete"
+    )
 
 
 def _fenced(transaction: Transaction, producer: ProducerEpoch | None) -> KafkaError:

@@ -61,5 +61,5 @@ def _versioned(data: bytes) -> tuple[int, bytes]:
         raise DecodeError(f"{len(data)} bytes cannot hold the version of the consumer protocol")
     (version,) = _INT16.unpack_from(data)
     if version < 0:
-        raise DecodeError(f"version {version} of the consumer protocol")
+        raise DecodeError(f"the consumer protocol has no version {version}")
     return version, data[_INT16.size :]

@@ -181,7 +181,7 @@ class HeartbeatPlan:
                 f"id is owned by {holder.member_id} member.",
             )
         log.info(
-            "Group %s: static member %s has the new id %s, was %s",
+            "static member has a new id group=%s instance=%s member=%s former=%s",
             group.group_id,
             instance_id,
             member_id,

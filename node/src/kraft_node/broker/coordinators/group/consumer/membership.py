@@ -109,7 +109,7 @@ class ConsumerMembership:
             return [GroupChange(group_id, None)], ConsumerGroup(group_id)
         migration.check_upgrade(classic, self._services.config)
         changes = migration.upgraded(classic, self._services.topics)
-        log.info("Group %s: becomes a consumer group with %d classic members", group_id, len(classic.members))
+        log.info("group becomes a consumer group group=%s classic_members=%d", group_id, len(classic.members))
         group = ConsumerGroup(group_id)
         for change in changes:
             group.apply(change)
@@ -118,7 +118,7 @@ class ConsumerMembership:
     def _leave(self, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
         group = self.group(request.group_id)
         member = leaving.leaver(group, request)
-        log.info("Group %s: member %s leaves with epoch %d", group.group_id, request.member_id, request.member_epoch)
+        log.info("member leaves group=%s member=%s epoch=%d", group.group_id, request.member_id, request.member_epoch)
         done = _answer(ctx, Response(member_id=request.member_id, member_epoch=request.member_epoch))
         if request.member_epoch == LEAVING_FOR_A_WHILE:
             self._shard.write([leaving.away(group, member)], done)
@@ -139,12 +139,12 @@ class ConsumerMembership:
         """Remove members; no request waits for it."""
         group_id = group.group_id
         names = [member.member_id for member in members]
-        log.info("Group %s: members %s are removed: %s", group_id, names, reason)
+        log.info("members are removed group=%s members=%s reason=%s", group_id, names, reason)
 
         def done(error: KafkaError | None) -> None:
             if error is None or self._shard.consumers.get(group_id) is not group:
                 return
-            log.warning("Group %s: removing members %s failed: %s", group_id, names, error)
+            log.warning("members were not removed group=%s members=%s error=%s", group_id, names, error)
             for member_id in names:
                 if member_id in group.members:
                     self.touch(group_id, member_id)
@@ -164,9 +164,9 @@ class ConsumerMembership:
         try:
             changes = migration.downgraded(group, without, self._services.topics, shard.clock.wall_ms())
         except ValueError as error:
-            log.warning("Group %s cannot become a classic group: %s", group_id, error)
+            log.warning("group cannot become a classic group group=%s error=%s", group_id, error)
             return False
-        log.info("Group %s: becomes a classic group", group_id)
+        log.info("group becomes a classic group group=%s", group_id)
         shard.write(changes, done)
         classic = shard.groups.get(group_id)
         if classic is not None:
@@ -249,7 +249,7 @@ def stored_or_logged(group_id: str) -> Done:
 
     def done(error: KafkaError | None) -> None:
         if error is not None:
-            log.warning("Group %s: writing it failed: %s", group_id, error)
+            log.warning("group was not written group=%s error=%s", group_id, error)
 
     return done
 

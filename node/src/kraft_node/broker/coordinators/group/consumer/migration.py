@@ -68,7 +68,7 @@ def upgraded(group: ClassicGroup, topics: GroupTopicsView) -> list[ConsumerChang
         try:
             member, held[classic.member_id] = _upgraded_member(group, classic, topics)
         except ValueError as error:
-            log.warning("Group %s cannot become a consumer group: %s", name, error)
+            log.warning("group cannot become a consumer group group=%s error=%s", name, error)
             raise _cannot(name, "the embedded consumer protocol is malformed.") from None
         members.append(member)
     hashed = hash_of({topic for member in members for topic in member.names}, topics)

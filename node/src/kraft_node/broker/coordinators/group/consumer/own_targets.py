@@ -106,7 +106,7 @@ class OwnTargets:
     def _fail(self, group: ConsumerGroup, task: AssignorTask, reason: str) -> None:
         self._services.assignor_failures += 1
         group.assignor_failure = f"Assignor {task.assignor.name} failed: {reason}."
-        log.error("Group %s: assignor %s failed: %s", group.group_id, task.assignor.name, reason)
+        log.error("assignor failed group=%s assignor=%s error=%s", group.group_id, task.assignor.name, reason)
         self._shard.scheduler.call_later(RETRY_MS, self._retry, group)
 
     def _retry(self, group: ConsumerGroup) -> None:
@@ -122,7 +122,7 @@ class OwnTargets:
         group.is_assigning = False
         name = group.group_id
         if any(target for member_id, target in group.targets.items() if member_id not in task.members):
-            log.info("Group %s: the result of assignor %s is out of date", name, task.assignor.name)
+            log.info("result of an assignor is out of date group=%s assignor=%s", name, task.assignor.name)
             return
         changes: list[ConsumerChange] = [
             TargetChange(name, member_id, target)
@@ -133,6 +133,11 @@ class OwnTargets:
 
         def done(error: KafkaError | None) -> None:
             if error is not None:
-                log.warning("Group %s: the targets of assignor %s are not stored: %s", name, task.assignor.name, error)
+                log.warning(
+                    "targets of an assignor are not stored group=%s assignor=%s error=%s",
+                    name,
+                    task.assignor.name,
+                    error,
+                )
 
         self._shard.write(changes, done)

@@ -98,7 +98,7 @@ class PatternResolver:
             try:
                 compiled.append(Pattern(text))
             except PatternError as error:  # accepted by another release
-                log.error("Group %s: the regular expression %r is ignored: %s", group.group_id, text, error)
+                log.error("regular expression is ignored group=%s pattern=%r error=%s", group.group_id, text, error)
             yield True
         for start in range(0, len(names), NAMES_A_STEP):
             some = names[start : start + NAMES_A_STEP]
@@ -131,6 +131,6 @@ class PatternResolver:
 
         def done(error: KafkaError | None) -> None:
             if error is not None:
-                log.warning("Group %s: resolved regular expressions could not be written: %s", name, error)
+                log.warning("resolved regular expressions were not written group=%s error=%s", name, error)
 
         self._shard.write(changes, done)
