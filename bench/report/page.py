@@ -178,17 +178,16 @@ def _summary(run: Run) -> str:
     mains = [line for line in lines if line.is_main]
     verdicts = [line.verdict for line in mains]
     aims = [line.reached() for line in mains if line.reached()]
-    short = [line.row.name for line in mains if line.reached().startswith("no")]
     worse = [line.row.name for line in mains if line.verdict == WORSE]
     parts = [
         f"{run.header['rounds']} rounds, order shuffled by seed {run.header['seed']}.",
         f"Of {len(mains)} rows, {verdicts.count(BETTER)} are better, {verdicts.count(NOISE)} within noise, "
-        f"{verdicts.count(WORSE)} worse. {sum(a.startswith('yes') for a in aims)} of {len(aims)} aims are reached.",
+        f"{verdicts.count(WORSE)} worse.",
+        f"{sum(a.startswith('yes') for a in aims)} of {len(aims)} aims are reached: see the column *reached*.",
     ]
     coverages = [line.ratio.coverage for line in mains if line.ratio]
     parts += [f"The intervals cover the median with {min(coverages):.1%} or more."] if coverages else []
-    parts += [f"Worse: {'; '.join(worse)}."] if worse else []
-    parts += [f"Short of the aim: {'; '.join(short)}."] if short else []
+    parts += ["Worse:" + "".join(f"\n    - {name}" for name in worse)] if worse else []
     whole = "".join(f"- {part}\n" for part in [*parts, *_mishaps(run)])
     return f"Run `{run.name}`, begun {run.header['begun_at']}:\n\n{whole}"
 

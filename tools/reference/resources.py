@@ -94,8 +94,13 @@ def _meaning(field: dict[str, Any]) -> str:
     found = [str(field.get("description", ""))]
     if "enum" in field:
         found.append("one of " + ", ".join(f"`{value}`" for value in field["enum"]))
-    found += [words.format(field[key]) for key, words in BOUNDS.items() if key in field]
+    found += [_bound(words, field[key]) for key, words in BOUNDS.items() if key in field]
     return "; ".join(filter(None, found))
+
+
+def _bound(words: str, limit: int) -> str:
+    text = words.format(limit)
+    return {"at least 1 characters": "not empty", "at least 1 entries": "not empty"}.get(text, text)
 
 
 def _rules(node: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:

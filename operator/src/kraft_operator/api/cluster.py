@@ -190,12 +190,13 @@ class Rebalance(Model):
         ),
     ] = "Off"
     threshold_percent: Annotated[
-        int, Field(ge=5, le=1000, description="of byLoad: how far above the mean a broker may be before anything moves")
+        int,
+        Field(ge=5, le=1000, description="for byLoad: a broker may be this far above the mean before anything moves"),
     ] = 20
     minimum_difference: Annotated[
         Quantity,
         Field(
-            description="of byLoad: a broker may always have this many bytes above the mean, also above"
+            description="for byLoad: a broker may always have this many bytes above the mean, even beyond"
             " thresholdPercent"
         ),
     ] = "1Gi"
@@ -354,8 +355,8 @@ class KRaftClusterSpec(Model):
     metadata_version_policy: Annotated[
         Literal["Keep", "Latest"],
         Field(
-            description="without metadataVersion. Keep: a new image keeps the finalized version, so the former image"
-            " can return. Latest: after the roll, finalize the latest version that all nodes support"
+            description="if metadataVersion is not set. Keep: a new image keeps the finalized version, so the former"
+            " image can return. Latest: after the roll, finalize the latest version that all nodes support"
         ),
     ] = "Keep"
     rack: Rack | None = None

@@ -36,8 +36,8 @@ class Bootstrap(Model):
         Annotated[
             Template,
             Field(
-                description="name by which clients reach it; may contain {cluster.name}, {cluster.namespace} and"
-                " {listener.name}"
+                description="name by which clients reach the bootstrap address; may contain {cluster.name},"
+                " {cluster.namespace} and {listener.name}"
             ),
         ]
         | None
@@ -47,7 +47,11 @@ class Bootstrap(Model):
         Field(max_length=16, description="further names in the certificates, such as an alias in the DNS"),
     ] = []
     annotations: Annotated[
-        Annotations, Field(max_length=32, description="of its objects; they take precedence over the listener's")
+        Annotations,
+        Field(
+            max_length=32,
+            description="annotations of the bootstrap's objects; they take precedence over the listener's",
+        ),
     ] = {}
     node_port: Annotated[Port, Field(description="default: any free port")] | None = None
     load_balancer_ip: LoadBalancerIp = None
@@ -57,12 +61,20 @@ class BrokerOverride(Model):
     """What differs for one broker of a listener."""
 
     node: NodeId
-    host: Annotated[Host, Field(description="name by which clients reach it, instead of hostTemplate")] | None = None
-    advertised_port: Annotated[Port, Field(description="port by which clients reach it")] | None = None
+    host: (
+        Annotated[Host, Field(description="name by which clients reach this broker, instead of hostTemplate")] | None
+    ) = None
+    advertised_port: Annotated[Port, Field(description="port by which clients reach this broker")] | None = None
     annotations: Annotated[
-        Annotations, Field(max_length=32, description="of its objects; they take precedence over the listener's")
+        Annotations,
+        Field(
+            max_length=32,
+            description="annotations of the broker's objects; they take precedence over the listener's",
+        ),
     ] = {}
-    node_port: Annotated[Port, Field(description="instead of the port by firstNodePort")] | None = None
+    node_port: (
+        Annotated[Port, Field(description="node port of this broker, instead of the port by firstNodePort")] | None
+    ) = None
     load_balancer_ip: LoadBalancerIp = None
 
 
@@ -74,9 +86,9 @@ class IssuerRef(Model):
         str,
         Field(min_length=1, max_length=63, pattern=r"^[A-Za-z][A-Za-z0-9]*$", description="Issuer or ClusterIssuer"),
     ] = "Issuer"
-    group: Annotated[str, Field(max_length=253, pattern=HOST, description="of issuers outside of cert-manager")] = (
-        "cert-manager.io"
-    )
+    group: Annotated[
+        str, Field(max_length=253, pattern=HOST, description="API group of the issuer, if it is not cert-manager's own")
+    ] = "cert-manager.io"
 
 
 class ListenerCertificate(Model):
@@ -204,7 +216,9 @@ class Listener(Model):
         ]
         | None
     ) = None
-    bootstrap: Annotated[Bootstrap, Field(description="of listeners outside")] = Bootstrap()
+    bootstrap: Annotated[Bootstrap, Field(description="the bootstrap address of a listener outside of Kubernetes")] = (
+        Bootstrap()
+    )
     brokers: Annotated[
         list[BrokerOverride],
         Field(
@@ -220,8 +234,7 @@ class Listener(Model):
         Annotations,
         Field(
             max_length=32,
-            description="of the services of a listener outside, for load balancers and DNS; of an Ingress or Route if"
-            " it has this type",
+            description="annotations of the listener's services (for load balancers and DNS), Ingresses or Routes",
         ),
     ] = {}
     source_ranges: Annotated[
@@ -229,7 +242,13 @@ class Listener(Model):
         Field(max_length=64, description="networks whose clients a LoadBalancer lets in; all if empty"),
     ] = []
     load_balancer_class: (
-        Annotated[str, Field(min_length=1, max_length=253, description="of a LoadBalancer; it never changes")] | None
+        Annotated[
+            str,
+            Field(
+                min_length=1, max_length=253, description="loadBalancerClass of a LoadBalancer; it cannot be changed"
+            ),
+        ]
+        | None
     ) = None
     tls: Annotated[bool, Field(description="default: true if security.tls is Enabled")] | None = None
     certificate: (

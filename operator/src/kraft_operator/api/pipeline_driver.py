@@ -28,7 +28,8 @@ class DriverVolume(Model):
     size: Quantity | None = None
     storage_class: Annotated[str, Field(max_length=253, description="the default class if left out")] | None = None
     access_mode: Annotated[
-        Literal["ReadWriteOnce", "ReadWriteMany"], Field(description="of a new claim; executors need ReadWriteMany")
+        Literal["ReadWriteOnce", "ReadWriteMany"],
+        Field(description="access mode of a new claim; executors need ReadWriteMany"),
     ] = "ReadWriteOnce"
 
 
@@ -52,7 +53,7 @@ class Driver(Model):
         list[Free],
         Field(
             max_length=ENV_MAX,
-            description="as in a container; Secrets must be listed in the service account kraft-pipeline",
+            description="environment variables; Secrets must be listed in the service account kraft-pipeline",
         ),
     ] = []
     volumes: Annotated[list[DriverVolume], Field(max_length=VOLUMES_MAX, json_schema_extra=marked(keys=("name",)))] = []

@@ -36,7 +36,7 @@ class Batch(Model):
 class KafkaTableStatus(PipelineStatus):
     """The state of the table, as its driver reports it."""
 
-    topics: Annotated[str, Field(description="names, or the pattern")] = ""
+    topics: Annotated[str, Field(description="names of the topics, or their pattern")] = ""
     lag: Annotated[int, Field(description="records that are not in the table yet")] | None = None
     dead_letters: int | None = None
     last_batch: Batch | None = None

@@ -40,7 +40,7 @@ Words = Annotated[dict[str, Annotated[str, Field(max_length=4096)]], Field(max_l
 Secret = Annotated[str, Field(min_length=1, max_length=253)]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 ClusterRef = Annotated[str, Field(min_length=1, max_length=63, description="a KRaftCluster in the same namespace")]
-Servers = Annotated[str, Field(min_length=1, max_length=4096, description="host:port, several are separated by commas")]
+Servers = Annotated[str, Field(min_length=1, max_length=4096, description="host:port; several are separated by commas")]
 Schedule = Annotated[
     str, Field(min_length=1, max_length=100, description="a cron expression, in UTC; default: one run for each change")
 ]
@@ -73,9 +73,13 @@ class RegistryTls(Model):
     """Certificates in PEM, as files on the driver's volumes."""
 
     ca_file: (
-        Annotated[Text, Field(description="what signs the registry's certificate; the system's by default")] | None
+        Annotated[
+            Text,
+            Field(description="certificates of the registry's authority; default: the system's"),
+        ]
+        | None
     ) = None
-    certificate_file: Annotated[Text, Field(description="the client's, with keyFile")] | None = None
+    certificate_file: Annotated[Text, Field(description="the client's certificate; needs keyFile")] | None = None
     key_file: Text | None = None
 
 
@@ -86,8 +90,8 @@ class RegistryOAuth(Model):
     client_id: Text
     client_secret_env: Annotated[Text, Field(description="the variable of driver.env that has the secret")]
     scope: Annotated[str, Field(max_length=1024)] | None = None
-    logical_cluster: Annotated[str, Field(max_length=253, description="of Confluent Cloud")] | None = None
-    identity_pool: Annotated[str, Field(max_length=253, description="of Confluent Cloud")] | None = None
+    logical_cluster: Annotated[str, Field(max_length=253, description="for Confluent Cloud")] | None = None
+    identity_pool: Annotated[str, Field(max_length=253, description="for Confluent Cloud")] | None = None
 
 
 class Registry(Model):
@@ -95,7 +99,12 @@ class Registry(Model):
 
     RULES: ClassVar = (Rule("!has(self.password) && !self.url.contains('@')", IN_PLAIN),)
     url: Annotated[
-        str, Field(pattern=r"^https?://[^/]", max_length=4096, description="several are separated by commas")
+        str,
+        Field(
+            pattern=r"^https?://[^/]",
+            max_length=4096,
+            description="address of the registry; several are separated by commas",
+        ),
     ]
     user: Annotated[str, Field(max_length=253)] | None = None
     password_secret: SecretValue | None = None
@@ -238,7 +247,7 @@ class Table(Model):
 class Commit(Model):
     """When a batch is committed: at the first limit that is reached."""
 
-    max_delay: Annotated[Duration, Field(description="after the first waiting record")] = "60s"
+    max_delay: Annotated[Duration, Field(description="time after the first waiting record")] = "60s"
     max_rows: Annotated[int, Field(ge=1)] = 5_000_000
     max_bytes: Annotated[
         Size | None,
@@ -252,7 +261,10 @@ class Commit(Model):
 class DeadLetter(Model):
     """How to handle records that cannot become rows."""
 
-    table: Annotated[bool, Field(description="true: they go to PATH_dead_letters; false: they stop the run")] = True
+    table: Annotated[
+        bool,
+        Field(description="true: dead letters are written to PATH_dead_letters; false: a dead letter stops the run"),
+    ] = True
 
 
 class Maintenance(Model):
@@ -299,9 +311,15 @@ class PipelineSecurity(Model):
     )
     user: Annotated[Secret, Field(description="a KRaftUser of the cluster in clusterRef")] | None = None
     secret: (
-        Annotated[Secret, Field(description="its key client.properties; that may name the Secret's other keys")] | None
+        Annotated[
+            Secret,
+            Field(description="a Secret with the key client.properties, which may name other keys of the Secret"),
+        ]
+        | None
     ) = None
-    properties_file: Annotated[Text, Field(description="on one of driver.volumes")] | None = None
+    properties_file: Annotated[Text, Field(description="file of client properties on one of driver.volumes")] | None = (
+        None
+    )
 
     @property
     def mounted(self) -> str | None:
@@ -313,7 +331,13 @@ class ArchiveSecurity(PipelineSecurity):
     """As for other pipelines; controllers may need other properties than brokers."""
 
     controller_properties_file: (
-        Annotated[Text, Field(description="for the controllers; on one of driver.volumes, or in the Secret")] | None
+        Annotated[
+            Text,
+            Field(
+                description="file of client properties for the controllers, on one of driver.volumes or in the Secret"
+            ),
+        ]
+        | None
     ) = None
 
 
@@ -402,10 +426,11 @@ class KafkaTableSpec(PipelineSpec):
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     kafka: Annotated[Words, Field(description="further options of the client; secrets belong to security")] = {}
     transform: Annotated[
-        str, Field(max_length=65536, description="a SELECT from records that gives the rows; the records by default")
+        str, Field(max_length=65536, description="a SELECT from records that returns the rows; default: the records")
     ] = ""
     functions: Annotated[
-        Free, Field(description="that transform calls, by name: python (module:function, in the image), returns")
+        Free,
+        Field(description="functions that transform calls, by name: python (module:function, in the image), returns"),
     ] = {}
 
 
@@ -458,7 +483,9 @@ class KafkaMetadataArchiveSpec(RunSpec):
     )
     security: ArchiveSecurity | None = None
     bootstrap_controllers: Servers | None = None
-    directory: Annotated[Text, Field(description="__cluster_metadata-0, on one of driver.volumes")] | None = None
+    directory: (
+        Annotated[Text, Field(description="the folder __cluster_metadata-0, on one of driver.volumes")] | None
+    ) = None
     table: ArchiveTable
 
 

@@ -127,14 +127,19 @@ class CertificateAuthority(Model):
     ) = None
     validity_days: Annotated[int, Field(ge=2, le=CERTIFICATE_DAYS_MAX)] = 1825
     renew_before_days: Annotated[
-        int, Field(ge=1, le=CERTIFICATE_DAYS_MAX, description="an authority is renewed, with its key, this long before")
+        int,
+        Field(
+            ge=1,
+            le=CERTIFICATE_DAYS_MAX,
+            description="an authority is renewed, with its key, this long before it expires",
+        ),
     ] = 90
     overlap_minutes: Annotated[
         int,
         Field(
             ge=0,
             le=525_600,
-            description="of a replacement: clients have this long to trust the new authority before it issues",
+            description="after a replacement, clients have this long to trust the new authority before it issues",
         ),
     ] = 60
 

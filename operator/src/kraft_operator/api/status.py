@@ -71,9 +71,9 @@ class PartitionsStatus(Model):
     """The number of partitions, and partitions with problems."""
 
     total: int = 0
-    under_replicated: Annotated[int, Field(description="some replica is not in sync")] = 0
-    under_min_isr: Annotated[int, Field(description="acks=all is refused")] = 0
-    moving: Annotated[int, Field(description="replicas are being reassigned")] = 0
+    under_replicated: Annotated[int, Field(description="partitions with a replica that is not in sync")] = 0
+    under_min_isr: Annotated[int, Field(description="partitions that refuse acks=all")] = 0
+    moving: Annotated[int, Field(description="partitions whose replicas are being reassigned")] = 0
     named: Annotated[
         list[str], Field(max_length=PARTITIONS_NAMED_MAX, description="the first of these, with their in-sync replicas")
     ] = []
@@ -107,7 +107,10 @@ class ListenerStatus(Model):
     ] = ""
     brokers: Annotated[
         list[BrokerAddress],
-        Field(description="of a listener outside of Kubernetes", json_schema_extra=marked(keys=("node",))),
+        Field(
+            description="addresses of the brokers, for a listener outside of Kubernetes",
+            json_schema_extra=marked(keys=("node",)),
+        ),
     ] = []
 
 
@@ -128,7 +131,9 @@ class MigrationStatus(Model):
             " ZooKeeper. Finalizing: controllers restart without ZooKeeper"
         ),
     ]
-    state: Annotated[str, Field(description="as the active controller reports it; empty if unknown")] = ""
+    state: Annotated[
+        str, Field(description="state of the migration that the active controller reports; empty if unknown")
+    ] = ""
     driver: Annotated[str, Field(description="state of the active controller's driver, such as DUAL_WRITE")] = ""
     lag: Annotated[int, Field(description="metadata records that ZooKeeper lacks")] | None = None
     partitions_outside: (
@@ -188,9 +193,9 @@ class KRaftClusterStatus(Model):
     migration: MigrationStatus | None = None
     leader: NodeId | None = None
     version: Annotated[str, Field(description="finalized metadata.version")] = ""
-    controllers: Annotated[str, Field(description="ready/wanted")] = ""
-    brokers: Annotated[str, Field(description="ready/wanted")] = ""
-    partitions: Annotated[PartitionsStatus, Field(description="as last known")] | None = None
+    controllers: Annotated[str, Field(description="number of ready controllers / wanted controllers")] = ""
+    brokers: Annotated[str, Field(description="number of ready controllers / wanted controllers")] = ""
+    partitions: Annotated[PartitionsStatus, Field(description="numbers of partitions, as last known")] | None = None
     replicas: Annotated[int, Field(description="number of brokers in the pool that spec.replicas sets")] = 0
     selector: Annotated[str, Field(description="label selector of these brokers' pods")] = ""
     step: StepStatus | None = None
@@ -198,5 +203,5 @@ class KRaftClusterStatus(Model):
     balance: Annotated[
         list[str], Field(description="partitions that would move for rebalance.byLoad, as old and new replicas")
     ] = []
-    revision: Annotated[str, Field(description="what `kubectl kraft approve` approves")] = ""
+    revision: Annotated[str, Field(description="id of the plan that `kubectl kraft approve` approves")] = ""
     last_reconcile_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})] | None = None

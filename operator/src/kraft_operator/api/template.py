@@ -259,11 +259,11 @@ class PodTemplate(Model):
     volumes: Annotated[
         list[ExtraVolume], Field(max_length=EXTRA_VOLUMES_MAX, json_schema_extra=marked(keys=("name",)))
     ] = []
-    mounts: Annotated[list[Mount], Field(max_length=EXTRA_VOLUMES_MAX, description="for the node container")] = []
+    mounts: Annotated[list[Mount], Field(max_length=EXTRA_VOLUMES_MAX, description="mounts in the node container")] = []
     sidecars: Annotated[list[Sidecar], Field(max_length=SIDECARS_MAX, json_schema_extra=marked(keys=("name",)))] = []
     probes: Probes = Probes()
     security_context: PodSecurity = PodSecurity()
-    container_security_context: Annotated[ContainerSecurity, Field(description="for the node container")] = (
+    container_security_context: Annotated[ContainerSecurity, Field(description="mounts in the node container")] = (
         ContainerSecurity()
     )
     termination_grace_seconds: Annotated[

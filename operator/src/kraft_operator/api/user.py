@@ -228,12 +228,12 @@ class KRaftUserStatus(Model):
     secret: Annotated[str, Field(description="the Secret with its credentials and client configurations")] | None = None
     credential: Annotated[str, Field(description="id of the password that the cluster has; not a secret")] = ""
     issued: Annotated[str, Field(description="when the present password or certificate was made")] | None = None
-    expires: Annotated[str, Field(description="when the present certificate ends")] | None = None
+    expires: Annotated[str, Field(description="when the present certificate expires")] | None = None
     old_ends: (
         Annotated[
             str,
             Field(
-                description="until then, connections with the former password may stay open"
+                description="until this time, connections with the former password may stay open"
                 " (connections.max.reauth.ms); Never: until they close"
             ),
         ]
