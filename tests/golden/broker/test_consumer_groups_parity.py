@@ -72,7 +72,7 @@ def without_id(answer: Any) -> Any:
     return {**answer, "member_id": answer["member_id"] and "set"} if isinstance(answer, dict) else answer
 
 
-def test_invalid_requests(pair: Pair) -> None:
+def test_invalid_requests_get_the_same_errors(pair: Pair) -> None:
     pair.same(beat(""))
     pair.same(beat("v", ""), mask=without_id)
     pair.same(beat("v", "", 1))
@@ -112,7 +112,7 @@ def test_invalid_requests(pair: Pair) -> None:
         pair.same(beat("p", subscribed_topic_regex=pattern, subscribed_topic_names=None), 1, label=pattern)
 
 
-def test_a_life(pair: Pair) -> None:
+def test_the_life_of_a_member_gets_the_same_answers(pair: Pair) -> None:
     group = "life848"
     pair.same(describe(group))
     pair.same(beat(group, "m", 0, "cg"), 1)
@@ -151,7 +151,7 @@ def _only(group: str) -> Callable[[Any], Any]:
     return lambda answer: [row for row in answer["groups"] if row["group_id"] == group]
 
 
-def test_two_members(pair: Pair) -> None:
+def test_two_members_get_the_same_answers(pair: Pair) -> None:
     group = "two848"
     pair.same(beat(group, "a", 0, "cg"), 1)
     pair.same(beat(group, "b", 0, "cg"), 1, label="within the interval")
@@ -180,7 +180,7 @@ def test_two_members(pair: Pair) -> None:
     pair.same(beat(group, "a", 3), 1)
 
 
-def test_static_members(pair: Pair) -> None:
+def test_static_members_get_the_same_answers(pair: Pair) -> None:
     group = "static848"
     pair.same(beat(group, "a", 0, "cg", instance_id="i"), 1)
     pair.same(beat(group, "b", 0, "cg", instance_id="i"), 1, label="unreleased")
@@ -197,7 +197,7 @@ def test_static_members(pair: Pair) -> None:
     pair.same(describe(group), 1)
 
 
-def test_patterns(pair: Pair) -> None:
+def test_patterns_get_the_same_answers(pair: Pair) -> None:
     group = "pattern848"
     pair.same(beat(group, "a", 0, subscribed_topic_regex="c[gh]", subscribed_topic_names=None), 1)
     time.sleep(INTERVAL_S)
@@ -227,7 +227,7 @@ def fetch(group: str, member: str | None, epoch: int) -> Build:
     return made
 
 
-def test_offsets(pair: Pair) -> None:
+def test_offsets_get_the_same_answers(pair: Pair) -> None:
     group = "offsets848"
     pair.same(beat(group, "m", 0, "cg"), 1)
     for epoch in (2, 1, 3, -1):
@@ -255,7 +255,7 @@ def test_offsets(pair: Pair) -> None:
     pair.same(DeleteGroupsRequest([group]), 2)
 
 
-def test_other_types_of_groups(pair: Pair) -> None:
+def test_requests_to_groups_of_other_types_get_the_same_answers(pair: Pair) -> None:
     def join(group: str, kind: str = "consumer") -> JoinGroupRequest:
         protocol = JoinGroupRequest.JoinGroupRequestProtocol("range", b"x")
         return JoinGroupRequest(

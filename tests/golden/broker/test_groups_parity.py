@@ -136,7 +136,7 @@ def describe(*groups: str, **fields: Any) -> DescribeGroupsRequest:
     return DescribeGroupsRequest(list(groups), **fields)
 
 
-def test_a_life(pair: Pair) -> None:
+def test_the_life_of_a_group_gets_the_same_answers(pair: Pair) -> None:
     group = "life"
     pair.same(describe(group))
     remember(pair, pair.same(join(group), 3), "m")
@@ -172,7 +172,7 @@ def test_a_life(pair: Pair) -> None:
     pair.same(describe(group, "none", ""), label="deleted")
 
 
-def test_static_members(pair: Pair) -> None:
+def test_static_members_get_the_same_answers(pair: Pair) -> None:
     group = "static"
     remember(pair, pair.same(join(group, group_instance_id="i"), 5), "m")
     pair.same(sync(group, 1, its("m"), b"mine", group_instance_id="i"), 3)
@@ -221,7 +221,7 @@ def fetched_before_8(group: str, *indexes: int, topic: str | None = "g", **field
     return OffsetFetchRequest(group_id=group, topics=rows, **fields)
 
 
-def test_offsets(pair: Pair) -> None:
+def test_offsets_get_the_same_answers(pair: Pair) -> None:
     old, new = range(1, 8), range(8, 11)
     group = "offsets"
     pair.same(fetched(group, 0, 1), new, label="before the first")

@@ -165,7 +165,7 @@ def test_the_coordinator_of_a_transactional_id_is_found(pair: Pair) -> None:
     pair.same(coordinator("one", "two", "one"))
 
 
-def test_init_of_every_version(pair: Pair) -> None:
+def test_init_of_every_version_gets_the_same_answers(pair: Pair) -> None:
     pair.same(init("init-versions"), range(6))
     described(pair, "init-versions")
     pair.same(init(""), range(6))
@@ -176,14 +176,14 @@ def test_init_of_every_version(pair: Pair) -> None:
         pair.same(InitProducerIdRequest("", TIMEOUT_MS, producer_id, epoch), (3, 4, 5))
 
 
-def test_init_of_a_producer_that_continues(pair: Pair) -> None:
+def test_init_of_a_producer_that_continues_gets_the_same_answers(pair: Pair) -> None:
     begin(pair, "continues")
     for ids, epochs in ((0, 0), (0, 0), (0, -1), (0, 1), (1, 0), (-1, 0), (0, 2), (0, 3)):
         pair.same(init("continues", of="continues", ids=ids, epochs=epochs), (3, 4, 5))
     described(pair, "continues")
 
 
-def test_adding_partitions_in_versions_of_clients(pair: Pair) -> None:
+def test_partitions_added_in_versions_of_clients_get_the_same_answers(pair: Pair) -> None:
     begin(pair, "add")
     for partitions in (
         [("tx-a", 0)],
@@ -204,7 +204,7 @@ def test_adding_partitions_in_versions_of_clients(pair: Pair) -> None:
     pair.same(add("", ("tx-a", 1), of="add"), OF_CLIENTS)
 
 
-def test_adding_and_verifying_in_versions_of_brokers(pair: Pair) -> None:
+def test_partitions_added_or_verified_in_versions_of_brokers_get_the_same_answers(pair: Pair) -> None:
     begin(pair, "for-1")
     begin(pair, "for-2")
     a, b, group = ("tx-a", 0), ("tx-b", 0), ("__consumer_offsets", 0)
@@ -222,7 +222,7 @@ def test_adding_and_verifying_in_versions_of_brokers(pair: Pair) -> None:
     described(pair, "for-1", "for-2")
 
 
-def test_adding_offsets(pair: Pair) -> None:
+def test_added_offsets_get_the_same_answers(pair: Pair) -> None:
     begin(pair, "offsets")
     pair.same(offsets("offsets", "group"))
     pair.same(offsets("offsets", ""))
@@ -233,7 +233,7 @@ def test_adding_offsets(pair: Pair) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", KEEPS_EPOCH)
-def test_the_end_of_a_client_that_keeps_its_epoch(pair: Pair, commit: bool, version: int) -> None:
+def test_ends_by_a_client_that_keeps_its_epoch_get_the_same_answers(pair: Pair, commit: bool, version: int) -> None:
     name = f"keeps-{version}-{commit}"
     begin(pair, name)
     for either in (True, False):
@@ -251,7 +251,7 @@ def test_the_end_of_a_client_that_keeps_its_epoch(pair: Pair, commit: bool, vers
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_end_of_a_client_whose_epoch_is_bumped(pair: Pair, commit: bool) -> None:
+def test_ends_by_a_client_whose_epoch_is_bumped_get_the_same_answers(pair: Pair, commit: bool) -> None:
     name = f"bumps-{commit}"
     begin(pair, name)
     pair.same(end(name, commit=True), BUMPS_EPOCH, label="of no transaction")
@@ -294,7 +294,7 @@ def test_a_zombie_does_not_get_the_epoch_of_its_successor(pair: Pair, commit: bo
     )
 
 
-def test_an_abort_before_the_first_transaction(pair: Pair) -> None:
+def test_an_abort_before_the_first_transaction_gets_the_same_answer(pair: Pair) -> None:
     begin(pair, "abort-first")
     pair.same(end("abort-first", commit=False, epochs=-1), BUMPS_EPOCH)
     pair.same(end("abort-first", commit=False), BUMPS_EPOCH)
@@ -302,7 +302,7 @@ def test_an_abort_before_the_first_transaction(pair: Pair) -> None:
     described(pair, "abort-first")
 
 
-def test_ends_of_unknown_ids(pair: Pair) -> None:
+def test_ends_of_unknown_ids_get_the_same_errors(pair: Pair) -> None:
     for name in ("", "never-ended", "ü"):
         pair.same(EndTxnRequest(name, 1, 1, True))
         pair.same(EndTxnRequest(name, -1, -1, False))
@@ -323,7 +323,7 @@ def test_a_second_producer_aborts_the_transaction_of_the_first(pair: Pair) -> No
     pair.same(init("fence", of="fence"), (3, 4, 5))
 
 
-def test_list_and_describe(pair: Pair) -> None:
+def test_lists_and_descriptions_match(pair: Pair) -> None:
     open_transaction(pair, "list-open")
     begin(pair, "list-empty")
     listed = "list-.*"

@@ -31,11 +31,11 @@ FEATURE = "transaction.version"
 UPGRADE, SAFE_DOWNGRADE = 1, 2
 WAIT_S = 60.0
 STORIES = (
-    at_version_2.test_init_of_every_version,
-    at_version_2.test_init_of_a_producer_that_continues,
-    at_version_2.test_adding_partitions_in_versions_of_clients,
-    at_version_2.test_adding_offsets,
-    at_version_2.test_ends_of_unknown_ids,
+    at_version_2.test_init_of_every_version_gets_the_same_answers,
+    at_version_2.test_init_of_a_producer_that_continues_gets_the_same_answers,
+    at_version_2.test_partitions_added_in_versions_of_clients_get_the_same_answers,
+    at_version_2.test_added_offsets_get_the_same_answers,
+    at_version_2.test_ends_of_unknown_ids_get_the_same_errors,
     at_version_2.test_a_second_producer_aborts_the_transaction_of_the_first,
 )
 
@@ -89,12 +89,12 @@ def test_older_levels_answer_alike(pair: Pair) -> None:
         tell: Callable[[Pair], None] = story
         tell(pair)
     if level_of(pair.ours) > 0:
-        at_version_2.test_adding_and_verifying_in_versions_of_brokers(pair)
+        at_version_2.test_partitions_added_or_verified_in_versions_of_brokers_get_the_same_answers(pair)
     else:
         brokers_add_partitions(pair)
     for commit in (True, False):
         for version in at_version_2.KEEPS_EPOCH:
-            at_version_2.test_the_end_of_a_client_that_keeps_its_epoch(pair, commit, version)
+            at_version_2.test_ends_by_a_client_that_keeps_its_epoch_get_the_same_answers(pair, commit, version)
 
 
 def brokers_add_partitions(pair: Pair) -> None:

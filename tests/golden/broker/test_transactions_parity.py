@@ -180,7 +180,7 @@ def without_records(answer: Any) -> Any:
     return answer
 
 
-def test_transactions_of_producers_that_add_partitions(pair: Pair) -> None:
+def test_transactions_of_producers_that_add_partitions_get_the_same_answers(pair: Pair) -> None:
     one = Producer(pair, "adds")
     one.add("x", 0, 1)
     for version, sequence in ((3, 0), (9, 1), (10, 2), (11, 3)):
@@ -208,7 +208,7 @@ def test_transactions_of_producers_that_add_partitions(pair: Pair) -> None:
     pair.same(described("x", 0))
 
 
-def test_refused_batches(pair: Pair) -> None:
+def test_refused_batches_get_the_same_errors(pair: Pair) -> None:
     one = Producer(pair, "refused")
     versions = (3, 9, 10, 11)
     pair.same(one.produce("x", (2, one.batch(0))), versions, label="before the transaction")
@@ -247,7 +247,7 @@ def test_open_transaction_after_a_newer_epoch_was_refused(pair: Pair, version: i
     pair.same(described("z", 0), settles=True)
 
 
-def test_transactions_of_producers_with_version_2(pair: Pair) -> None:
+def test_transactions_of_producers_with_version_2_get_the_same_answers(pair: Pair) -> None:
     one = Producer(pair, "bumps")
     pair.same(one.produce("y", (0, one.batch(3))), 12, label="does not begin with 0")
     pair.same(one.produce("y", (0, one.batch(0)), (1, one.batch(0))), 12)
@@ -266,7 +266,7 @@ def test_transactions_of_producers_with_version_2(pair: Pair) -> None:
     pair.same(described("y", 0, 1), settles=True)
 
 
-def test_markers(pair: Pair) -> None:
+def test_markers_get_the_same_answers(pair: Pair) -> None:
     one = Producer(pair, "marked")
     two = Producer(pair, "marked too")
     for version in (1, 2):
@@ -326,7 +326,7 @@ def add_offsets(pair: Pair, producer: Producer, group: str) -> None:
         assert patiently(side, request, 3).error_code == 0
 
 
-def test_offsets_in_transactions(pair: Pair) -> None:
+def test_offsets_in_transactions_get_the_same_answers(pair: Pair) -> None:
     one = Producer(pair, "offsets")
     some = {"x": [(0, 5), (1, 6)]}
     pair.same(txn_commit(one, some, "txn-g"), range(5), label="before the transaction")
@@ -359,7 +359,7 @@ def test_offsets_in_transactions(pair: Pair) -> None:
     pair.same(txn_commit(one, some, "txn-g", name="nobody"), range(5), label="an unknown id")
 
 
-def test_offsets_in_transactions_of_version_2(pair: Pair) -> None:
+def test_offsets_in_transactions_of_version_2_get_the_same_answers(pair: Pair) -> None:
     one = Producer(pair, "offsets 2")
     pair.same(txn_commit(one, {"x": [(0, 5)]}, "txn-2"), 5)
     pair.same(offsets_of("txn-2", 0, 1, is_stable=True), 9)

@@ -72,7 +72,7 @@ def test_repeated_topics_of_produce_and_fetch_get_the_same_answers(pair: Pair, s
 
 
 @SECOND
-def test_offsets(pair: Pair, second: int) -> None:
+def test_repeated_topics_of_offsets_get_the_same_answers(pair: Pair, second: int) -> None:
     def asked(topic: Any, rows: tuple[Any, Any]) -> list[Any]:
         return [topic("t.t", [row]) for row in rows]
 

@@ -141,7 +141,7 @@ def test_batches_of_kafka_python(records: list[tuple[bytes | None, bytes]]) -> N
 
 @settings(deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
-def test_varints(values: list[int]) -> None:
+def test_written_varints_are_read_back(values: list[int]) -> None:
     whole = np.array(values, np.int64)
     out = np.zeros((len(values), varints.MAX_BYTES), np.uint8)
     sizes = varints.sizes(whole)

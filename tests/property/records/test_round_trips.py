@@ -40,7 +40,7 @@ def test_any_damage_is_a_declared_error(records: list[NewRecord], codec: int, dr
 
 
 @given(LONG)
-def test_varints(value: int) -> None:
+def test_written_varints_are_read_back(value: int) -> None:
     out = bytearray()
     write_varint(out, value)
     number = sum((byte & 0x7F) << 7 * at for at, byte in enumerate(out))

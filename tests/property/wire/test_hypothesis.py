@@ -95,7 +95,7 @@ def test_any_bytes_are_read_or_refused(pair: tuple[type[Message], int], raw: byt
 
 
 @given(st.integers(0, 0xFFFFFFFF), st.binary(max_size=4))
-def test_varints(value: int, before: bytes) -> None:
+def test_written_varints_are_read_back(value: int, before: bytes) -> None:
     out = bytearray(before)
     put_uvarint(out, value)
     assert uvarint(bytes(out), len(before)) == (value, len(out))

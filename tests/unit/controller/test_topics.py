@@ -211,7 +211,7 @@ def test_the_metadata_topic_cannot_be_created(quorum: Quorum) -> None:
     assert quorum.create("__cluster_metadata", partitions=1, factor=1).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_configs_are_checked(quorum: Quorum) -> None:
+def test_a_topic_with_an_invalid_config_is_refused(quorum: Quorum) -> None:
     for configs, words in (
         ({"retention.ms": "soon"}, "retention.ms"),
         ({"no.such.key": "1"}, "no.such.key"),

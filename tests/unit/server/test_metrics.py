@@ -101,7 +101,7 @@ def test_http_answers_probes_and_scrapers() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"\x00\x00\x00\x12\r\n\r\n", b"GET /\r\n\r\n", b"G" * REQUEST_MAX])
-def test_http_refuses_garbage(garbage: bytes) -> None:
+def test_malformed_http_requests_are_refused(garbage: bytes) -> None:
     answer = ask(serve(), garbage, 1000)
     assert answer.sent.startswith(b"HTTP/1.1 400 ")
     assert answer.closed

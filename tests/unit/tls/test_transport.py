@@ -406,7 +406,7 @@ def test_a_finished_handshake_is_not_closed_by_its_time_out(pair: Pair) -> None:
     assert not pair.raw[0].aborted
 
 
-def test_addresses_take_turns(contexts: Contexts) -> None:
+def test_handshakes_of_addresses_take_turns(contexts: Contexts) -> None:
     pair = Pair(contexts)
     pair.settle()
     order: list[str] = []

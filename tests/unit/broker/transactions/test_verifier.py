@@ -180,7 +180,9 @@ def test_waiting_question_is_replaced(rig: Rig) -> None:
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, False, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_codes_of_partitions(rig: Rig, code: ErrorCode, abortable: bool, reported: ErrorCode) -> None:
+def test_the_code_of_a_partition_is_translated_for_its_client(
+    rig: Rig, code: ErrorCode, abortable: bool, reported: ErrorCode
+) -> None:
     rig.ask(abortable=abortable)
     rig.sent().answer(response(t={HERE: code, THERE: 0}))
     assert rig.outcomes() == [("t", 0, {HERE: reported})]

@@ -38,7 +38,7 @@ def test_new_leader_has_the_state_of_the_old_one() -> None:
     assert second.ledger.events[-1] == "loaded"
 
 
-def test_written_but_uncommitted_records_come_with_the_log_or_are_gone() -> None:
+def test_uncommitted_records_survive_if_the_next_leader_has_them() -> None:
     replicas, first, second, third = three()
     first.put(("a", 1))
     replicas.replicate()

@@ -135,7 +135,9 @@ def test_an_idempotent_producer_gets_an_unused_id_and_nothing_is_stored(world: W
         ("t", 900_001, (-1, -1), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
     ],
 )
-def test_init_is_refused(world: World, name: str | None, timeout_ms: int, producer: object, code: ErrorCode) -> None:
+def test_a_refused_init_stores_nothing(
+    world: World, name: str | None, timeout_ms: int, producer: object, code: ErrorCode
+) -> None:
     found = world.init(name, timeout_ms=timeout_ms, producer=producer)
     assert (found.error_code, found.producer_id, found.producer_epoch) == (code, -1, -1)
     assert not stored(world)
@@ -195,7 +197,7 @@ def test_an_end_at_the_last_epoch_gives_the_client_a_new_id(world: World) -> Non
 # -- AddPartitionsToTxn
 
 
-def test_an_unknown_partition_keeps_all_from_being_added(world: World) -> None:
+def test_refused_additions_leave_the_transaction_empty(world: World) -> None:
     producer = world.producer()
     assert world.add(producer, A, ("nope", 0)) == {
         A: ErrorCode.OPERATION_NOT_ATTEMPTED,
@@ -356,7 +358,7 @@ def test_an_unused_id_is_forgotten() -> None:
 # -- tools
 
 
-def test_describe_and_list(world: World) -> None:
+def test_transactions_are_described_and_listed_by_filters(world: World) -> None:
     producer = open_transaction(world, B, A1, A)
     world.producer("u")
     world.time.advance(1_000)

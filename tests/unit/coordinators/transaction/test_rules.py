@@ -241,7 +241,7 @@ def test_adding_present_partitions_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", STORED)
-def test_adding_is_refused(state: TransactionState) -> None:
+def test_additions_by_another_producer_or_during_an_end_are_refused(state: TransactionState) -> None:
     assert add(transaction(state, pending=CC), ProducerEpoch(OLD_ID, 1)) is CONC
     assert add(transaction(state), ProducerEpoch(OLD_ID, EPOCH)) is IPM
     assert add(transaction(state), ProducerEpoch(ID, EPOCH - 1)) is PF

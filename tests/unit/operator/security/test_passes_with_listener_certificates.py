@@ -299,7 +299,7 @@ def test_a_kubernetes_without_cert_manager_is_named_and_holds_up_nothing(status:
     settled(then, api)
 
 
-def test_a_user_of_the_listener_gets_what_the_listener_needs() -> None:
+def test_a_user_gets_the_authority_of_each_listener() -> None:
     for trusted in (AUTHORITY.certificate, ""):
         api = given(certificate(AUTHORITY, NAMES, trusted=trusted))
 

@@ -163,7 +163,7 @@ def test_a_database_that_is_away_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("code", "kind"), [("AccessDeniedException", RefusedError), ("ThrottlingException", ConnectionError)]
 )
-def test_failures_of_glue(code: str, kind: type[Exception]) -> None:
+def test_failures_of_glue_become_our_errors(code: str, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=rf"catalog of lake.t: ClientError: .*{code}"), catalogs.reachable("lake.t"):
         raise ClientError({"Error": {"Code": code, "Message": "m"}}, "GetTable")
     with pytest.raises(ConnectionError), catalogs.reachable("lake.t"):
@@ -219,7 +219,7 @@ def test_a_rest_catalog_that_asks_for_a_token(tmp_path: Path, server: CatalogSer
 
 
 @pytest.mark.parametrize("options", [{"type": "hive", "uri": "a:9083"}, {"uri": "thrift://a:9083"}])
-def test_hive_is_refused(tmp_path: Path, options: dict[str, str]) -> None:
+def test_the_catalog_type_hive_is_refused(tmp_path: Path, options: dict[str, str]) -> None:
     """PyIceberg replaces the metadata without a condition, so a paused writer could undo commits of other writers."""
     with pytest.raises(SpecError, match=r"spec\.table\.catalog\.type: hive has no conditional commit .* type: rest"):
         catalogs.open_catalog(Folder(tmp_path), {"name": "a.b", **options})

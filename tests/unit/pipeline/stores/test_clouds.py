@@ -108,7 +108,7 @@ def test_objects_are_created_once_and_replaced_by_the_newest_writer(cloud: tuple
         ("abfs://c@a.dfs.core.windows.net/t", "abfss://c@a.dfs.core.windows.net/t"),
     ],
 )
-def test_schemes_of_stores(uri: str, known: str) -> None:
+def test_a_scheme_selects_its_store(uri: str, known: str) -> None:
     key = '{"disable_oauth": true, "client_email": "", "private_key": "", "private_key_id": ""}'
     options = {"gs": {"GOOGLE_SERVICE_ACCOUNT_KEY": key}, "az": {"AZURE_STORAGE_ACCOUNT_NAME": "a"}}
     found = open_storage(uri, options.get(known[:2], {}))
