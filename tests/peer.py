@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,7 +27,9 @@ QUICK_JVM = (
 """Short programs start faster without the optimising compiler, and with classes from an archive, if it is there."""
 OTHER_JVM = QUICK_JVM[:2]
 """For the jars of another release, which have no archive."""
-
+PROGRAMS = Path(__file__).parent / "java"
+OTHER_JARS = ("IcebergRestServer.java",)
+"""Programs that need other jars than Apache Kafka's."""
 
 IS_MISSING = " is missing: "
 """Stands between the name and the remedy in the reason of each skip."""
@@ -53,6 +58,34 @@ def require_program(name: str) -> str:
     return found
 
 
+def java_program(source: Path) -> tuple[str, str]:
+    """The folder of the classes of a program in `tests/java`, and its main class.
+
+    `java FILE.java` would compile the file at each start, which takes six times as long as the start.
+    """
+    jars = require_peer()
+    return str(_compiled(jars)), source.stem
+
+
+@cache
+def _compiled(jars: Path) -> Path:
+    """The folder with all classes of `tests/java`. Its name depends on the sources, and the first process compiles."""
+    sources = sorted(path for path in PROGRAMS.glob("*.java") if path.name not in OTHER_JARS)
+    digest = hashlib.sha256(b"".join([str(jars).encode(), *(path.read_bytes() for path in sources)])).hexdigest()
+    target = peers.ROOT / "build" / "test-programs" / digest[:16]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            made = target.with_suffix(".new")
+            shutil.rmtree(made, ignore_errors=True)
+            options = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-proc:none", "-nowarn"]
+            command = [require_program("javac"), *options, "-d", str(made), "-cp", f"{jars}/*", *map(str, sources)]
+            subprocess.run(command, check=True, capture_output=True)
+            made.rename(target)
+    return target
+
+
 def run_java(
     main_class: str,
     *args: str,
@@ -64,6 +97,9 @@ def run_java(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a main class (or a .java source file) with the jars of the peer of `version`; output captured."""
     jars = require_peer(version)
+    if main_class.endswith(".java") and version == peers.VERSION:
+        folder, main_class = java_program(Path(main_class))
+        classpath = (*classpath, Path(folder))
     path = ":".join([f"{jars}/*", *map(str, classpath)])
     options = QUICK_JVM if version == peers.VERSION else OTHER_JVM
     command = ["java", *options, "-cp", path, main_class, *args]

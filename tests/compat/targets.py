@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
@@ -9,11 +10,13 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import closing
+from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kraft_node.cli import storage
 from tests.compat import ports
+from tests.compat.tools import run_tool
 from tests.peer import QUICK_JVM, require_peer
 from tools import peers
 
@@ -99,9 +102,11 @@ class Target:
         """Format the log directory unless it is formatted."""
         if (self.data / "meta.properties").exists():
             return
-        command = self._command(
-            "storage", "format", "-t", CLUSTER_ID, "-c", str(self.properties()), *self.format_options
-        )
+        self._storage("format", "-t", CLUSTER_ID, "-c", str(self.properties()), *self.format_options)
+
+    def _storage(self, *args: str) -> None:
+        """Run the storage tool."""
+        command = self._command("storage", *args)
         done = subprocess.run(command, capture_output=True, timeout=START_TIMEOUT_S, check=False, env=self._env())
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 
@@ -164,6 +169,10 @@ class Target:
 class Ours(Target):
     """The node of this checkout."""
 
+    def _storage(self, *args: str) -> None:
+        with redirect_stdout(io.StringIO()) as printed:  # in this process, which saves a start
+            assert storage.main(args) == 0, printed.getvalue()
+
     def _command(self, program: str, *args: str) -> list[str]:
         module = {"storage": "kraft_node.cli.storage", "server": "kraft_node.cli.server_start"}[program]
         return [sys.executable, "-m", module, *args]
@@ -175,6 +184,9 @@ class Apache(Target):
     def __post_init__(self) -> None:
         require_peer()
         super().__post_init__()
+
+    def _storage(self, *args: str) -> None:
+        run_tool("kafka.tools.StorageTool", *args)  # saves the start of a virtual machine
 
     def _command(self, program: str, *args: str) -> list[str]:
         main = {"storage": "kafka.tools.StorageTool", "server": "kafka.Kafka"}[program]

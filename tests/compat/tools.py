@@ -7,13 +7,13 @@ import os
 import select
 import struct
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from tests.peer import QUICK_JVM, require_peer
+from tests.peer import PROGRAMS, QUICK_JVM, java_program, require_peer
 
-SOURCE = Path(__file__).parents[1] / "java" / "ToolServer.java"
+SOURCE = PROGRAMS / "ToolServer.java"
 TIMEOUT_S = 120.0
 
 
@@ -38,9 +38,14 @@ class ToolServer:
         """`options` of the virtual machine."""
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
 
     def run(self, main_class: str, *args: str, stdin: str = "", timeout_s: float = TIMEOUT_S) -> Done:
-        """Run one tool to its end. Raises TimeoutError if it does not end."""
+        """Run one tool to its end; calls of other threads wait. Raises TimeoutError if it does not end."""
+        with self._lock:
+            return self._run(main_class, *args, stdin=stdin, timeout_s=timeout_s)
+
+    def _run(self, main_class: str, *args: str, stdin: str, timeout_s: float) -> Done:
         process = self._started()
         words = [w.encode() for w in (main_class, *args)]
         request = struct.pack(">i", len(words)) + b"".join(struct.pack(">i", len(w)) + w for w in words)
@@ -68,9 +73,10 @@ class ToolServer:
             self._process = None
 
     def _started(self) -> subprocess.Popen[bytes]:
+        jars = require_peer()
         if self._process is None or self._process.poll() is not None:
-            jars = require_peer()
-            command = ["java", *QUICK_JVM, *self._options, "-Xmx384m", "-cp", f"{jars}/*", str(SOURCE)]
+            folder, main_class = java_program(SOURCE)
+            command = ["java", *QUICK_JVM, *self._options, "-Xmx384m", "-cp", f"{jars}/*:{folder}", main_class]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
             )

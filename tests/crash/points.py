@@ -21,7 +21,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.compat.targets import Ours
+from tests.compat.targets import Ours, Target
 from tests.crash.lossy import Lossy, node_command
 
 FLUSHED, PLAIN = "flushed", "plain"
@@ -57,6 +57,9 @@ class Node(Ours):
         if program == "server":
             return node_command(self.folder / BOOT_ID, Path(args[0]))
         return super()._command(program, *args)
+
+    def _storage(self, *args: str) -> None:
+        Target._storage(self, *args)  # a process of its own: this one must not wait for the disk that it serves
 
     def boot(self) -> None:
         """The machine boots: its page cache is empty."""

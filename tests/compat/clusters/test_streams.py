@@ -16,8 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from tests.compat.members import Members, wait_for
-from tests.compat.tools import SOURCE
-from tests.peer import QUICK_JVM, require_peer
+from tests.peer import PROGRAMS, QUICK_JVM, java_program, require_peer
 
 CLIENT = "Kafka Streams"
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("streams")]
@@ -39,7 +38,8 @@ COORDINATED = {
 def _application(members: Members, folder: Path, protocol: str) -> Iterator[subprocess.Popen[bytes]]:
     """The word count in a process of its own; killed at the end, if it still runs."""
     log = folder / "streams.log"
-    command = ["java", *QUICK_JVM, "-cp", f"{require_peer()}/*", str(SOURCE.with_name("WordCount.java"))]
+    classes, main_class = java_program(PROGRAMS / "WordCount.java")
+    command = ["java", *QUICK_JVM, "-cp", f"{require_peer()}/*:{classes}", main_class]
     with log.open("ab") as out:
         process = subprocess.Popen(
             [*command, members.bootstrap, str(folder / "state"), protocol], stdout=out, stderr=out
