@@ -54,11 +54,11 @@ node: $(VENV)/.node ## start one node on localhost:9092, data in .kraft/data; Ct
 	@exec $(BIN)/python -m kraft_node.cli.local --data $(NODE_DATA)
 
 ON_SPARK := tests/compat/pipeline tests/pipeline
-FOREIGN := .pytest_cache/foreign-files
+FOREIGN := .pytest_cache/foreign-tests
 
 test: $(VENV)/.dev ## run the everyday tests: all but the tests of the pipeline on Spark, and those of make check
 	-@$(BIN)/python tools/peers.py suite
-	$(BIN)/python -m pytest -p tests.foreign --foreign-files $(FOREIGN) -n $(JOBS) --dist loadgroup --reruns $(RERUNS) -m 'not slow' --durations=15 \
+	$(BIN)/python -m pytest -p tests.foreign --foreign-tests $(FOREIGN) -n $(JOBS) --dist loadgroup --reruns $(RERUNS) -m 'not slow' --durations=15 \
 		$(ON_SPARK:%=--ignore-glob='%') --ignore=tests/tidy tests
 
 test-bare: $(VENV)/.dev ## run the everyday tests as on a machine with Python and make only: without Java, Maven, kcat and Apache Kafka

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from functools import cache
 
 import pytest
 
@@ -20,6 +19,7 @@ from tests.wire_values import all_messages, random_message
 
 pytestmark = pytest.mark.peer
 ROUNDS = 5
+Facts = dict[str, list[list[str]]]
 
 
 def _differences(asked: list[Question], expected: list[bytes], answers: list[bytes | str]) -> list[str]:
@@ -77,45 +77,45 @@ def test_we_decode_javas_messages_and_encode_them_equally() -> None:
     assert read > 3000
 
 
-@cache
-def _facts() -> list[list[str]]:
-    return [line.split(" ") for line in run_java(str(JAVA / "WireFacts.java")).stdout.decode().splitlines()]
+@pytest.fixture(scope="module")
+def facts() -> Facts:
+    """Kafka's constants by their kind."""
+    found: Facts = {}
+    for line in run_java(str(JAVA / "WireFacts.java")).stdout.decode().splitlines():
+        kind, *words = line.split(" ")
+        found.setdefault(kind, []).append(words)
+    return found
 
 
-def _facts_of(kind: str) -> list[list[str]]:
-    return [words[1:] for words in _facts() if words[0] == kind]
-
-
-def test_error_codes_match_javas() -> None:
+def test_error_codes_match_javas(facts: Facts) -> None:
     ours = [[e.name, str(int(e)), str(e in RETRIABLE).lower()] for e in ErrorCode]
-    assert ours == _facts_of("error")
+    assert ours == facts["error"]
 
 
-def test_api_keys_versions_and_listeners_match_javas() -> None:
-    assert [[k.name, str(int(k))] for k in ApiKey] == _facts_of("key")
+def test_api_keys_versions_and_listeners_match_javas(facts: Facts) -> None:
+    assert [[k.name, str(int(k))] for k in ApiKey] == facts["key"]
     ours = [
         [str(int(s.key)), s.name, str(s.min_version), str(s.max_version), ",".join(sorted(s.listeners))]
         for s in served_specs()
     ]
-    assert sorted(ours) == sorted(_facts_of("api"))
+    assert sorted(ours) == sorted(facts["api"])
 
 
 @pytest.mark.parametrize(("column", "ours"), [(2, request_header_version), (3, response_header_version)])
-def test_header_versions_match_javas(column: int, ours: Callable[[int, int], int]) -> None:
-    facts = _facts_of("headers")
-    assert len(facts) > 200
-    for words in facts:
+def test_header_versions_match_javas(facts: Facts, column: int, ours: Callable[[int, int], int]) -> None:
+    assert len(facts["headers"]) > 200
+    for words in facts["headers"]:
         assert ours(int(words[0]), int(words[1])) == int(words[column]), words
 
 
-def test_types_of_metadata_records_match_javas() -> None:
-    assert [[str(number), name] for number, name in sorted(RECORD_TYPES.items())] == _facts_of("metadata")
+def test_types_of_metadata_records_match_javas(facts: Facts) -> None:
+    assert [[str(number), name] for number, name in sorted(RECORD_TYPES.items())] == facts["metadata"]
 
 
 @pytest.mark.parametrize("family", [coordinator.GROUP, coordinator.TRANSACTION, coordinator.SHARE])
-def test_types_of_coordinator_records_match_javas(family: str) -> None:
+def test_types_of_coordinator_records_match_javas(facts: Facts, family: str) -> None:
     ours = []
     for number, key in coordinator.key_names(family).items():
         value = getattr(stored, key.removesuffix("Key") + "Value")
         ours.append([str(number), key, value.__name__, str(value.SCHEMA.valid.high)])
-    assert ours == _facts_of(family)
+    assert ours == facts[family]
