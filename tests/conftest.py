@@ -1,11 +1,13 @@
-"""Settings of all tests, and the last lines of a run: failures, second attempts, and what was skipped and why.
+"""Settings of all tests, and the last lines of a run: failures, second attempts, skips and their reasons, costs.
 
 A log that keeps only its end still names the tests that failed, however long their messages are. In CI a skip that
-`tests/skips.toml` does not explain fails the run.
+`tests/skips.toml` does not explain fails the run. The same holds for an everyday test that costs too much
+(`tests/costs.py`).
 """
 
 from __future__ import annotations
 
+import gc
 import tomllib
 from collections import Counter
 from collections.abc import Generator, Iterable
@@ -14,14 +16,51 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests import costs
 from tests.peer import CI, IS_MISSING
+from tests.tiers import examples
 
-hypothesis.settings.register_profile("everyday", deadline=None)  # no test asserts a duration
+hypothesis.settings.register_profile("everyday", deadline=None, max_examples=examples(100))  # without durations
 hypothesis.settings.load_profile("everyday")
 
+GC_THRESHOLDS = (10_000, 20, 20)
 SKIPPED = "Skipped: "
 """pytest puts it in front of the reason."""
 EXPLAINED = tomllib.loads((Path(__file__).parent / "skips.toml").read_text())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(costs.Costs(), "costs")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Exempt what is loaded from garbage collection, and collect less often.
+
+    The modules and tests of a worker are a gigabyte that stays. Each full collection would look through it.
+    """
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the tests of a module in one worker if they share a fixture: other workers would make it again."""
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
+        if item.get_closest_marker("xdist_group") is None and _shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0].replace("/", ".")))
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    definitions = getattr(item, "_fixtureinfo", None)
+    named = definitions.name2fixturedefs.values() if definitions else ()
+    return any(one.scope in {"class", "module"} for several in named for one in several)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # below pytest's own summary
@@ -41,6 +80,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
         for reason in unexplained(skipped):
             line = f"error: {skipped[reason]} skipped without a reason in tests/skips.toml: {reason}"
             terminalreporter.write_line(line, red=True)
+    if is_everyday(terminalreporter.config):
+        found = costs.of(terminalreporter.getreports(""))
+        terminalreporter.write_line(f"processor time of the tests: {sum(found.values()):.0f} s")
+        for test, cost_s in costs.over_budget(found).items():
+            text = f"{test}: {cost_s:.0f} s of processor time, the budget is {costs.BUDGET_S:.0f} s (tests/costs.py)"
+            terminalreporter.write_line(text, yellow=True)
 
 
 @pytest.hookimpl(trylast=True)
@@ -48,8 +93,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or not CI or session.exitstatus != pytest.ExitCode.OK:
         return
-    if unexplained(_reason(report) for report in reporter.getreports("skipped")):
+    dear = is_everyday(session.config) and costs.over_budget(costs.of(reporter.getreports("")), costs.FATAL_S)
+    if dear or unexplained(_reason(report) for report in reporter.getreports("skipped")):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def is_everyday(config: pytest.Config) -> bool:
+    """Whether the run leaves out the slow tests."""
+    return bool(config.getoption("markexpr") == "not slow")
 
 
 def unexplained(reasons: Iterable[str]) -> list[str]:
