@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kraft_protocol.wire import stored
 from kraft_protocol.wire.messages import FetchRequest
+from tests.tiers import examples
 from tests.unit.broker.fetching.test_fetching import Rig, rows
 from tests.unit.broker.world import topic_id, topic_records
 
@@ -72,7 +73,7 @@ class Reader:
         return given_records
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(actions, max_size=60))
 def test_a_session_misses_no_change(steps: list[tuple[str, Any]]) -> None:
     rig = Rig()

@@ -24,6 +24,7 @@ def test_no_law_is_broken() -> None:
     assert read > 1500, "members read"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [63, 4300002])
 def test_seeds_that_failed_once(seed: int) -> None:
     """The leader removed a voter that the rest needed; a controller found no leader because all voters had moved."""

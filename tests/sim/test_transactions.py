@@ -26,7 +26,7 @@ FAILED_ONCE = (
     # A clock that had jumped ahead stamped the start of a transaction, which then stayed open until that time.
     73010,
 )
-"""Seeds that found a bug when they were first run."""
+"""Seeds that found a bug. Later changes of the simulator gave most of them other events, so they run at night."""
 
 
 def test_no_law_is_broken() -> None:
@@ -39,6 +39,7 @@ def test_no_law_is_broken() -> None:
     assert read > 900, "consumers read"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", FAILED_ONCE)
 def test_seeds_that_failed_once(seed: int) -> None:
     checked(seed, KIND)

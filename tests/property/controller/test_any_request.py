@@ -16,6 +16,7 @@ from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME, Uuid
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.errors import EncodeError
+from tests.tiers import seeds
 from tests.unit.controller.harness import CLUSTER_ID, directory, uuid
 from tests.unit.controller.harness import Quorum as One
 from tests.unit.server.quorum.joined import Context, Quorum
@@ -61,7 +62,7 @@ def any_request(key: ApiKey, rng: random.Random, choose: Choose) -> tuple[Any, i
             continue
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), everyday=3))
 def test_no_request_to_the_quorum_ends_a_voter(seed: int) -> None:
     rng = random.Random(seed)
     quorum = Quorum()
@@ -97,7 +98,7 @@ def test_no_request_to_the_quorum_ends_a_voter(seed: int) -> None:
         assert reasons == [], f"{message}"
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), everyday=3))
 def test_no_request_to_the_controller_is_a_defect(seed: int) -> None:
     rng = random.Random(seed)
     quorum = One(authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")

@@ -10,6 +10,7 @@ from kraft_node.security.acl_filter import AclFilter
 from kraft_node.security.entries import resource_of, rule_of
 from kraft_protocol.wire.messages import CreateAclsRequest, DeleteAclsRequest
 from tests.property.controller.standby import Following
+from tests.tiers import seeds
 from tests.unit.controller.harness import Quorum
 from tests.unit.controller.test_many_acls import AUTHORIZER, creation, meant
 
@@ -57,7 +58,7 @@ def check(quorum: Quorum, rng: random.Random) -> None:
             assert found == {acl_id for acl_id, entry in view.acls.items() if wanted.fits(entry)}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(range(8), everyday=3))
 def test_the_index_finds_the_same_entries_as_a_search(seed: int) -> None:
     rng = random.Random(seed)
     quorum = Quorum(authorizer_class_name=AUTHORIZER)
@@ -72,7 +73,7 @@ def test_the_index_finds_the_same_entries_as_a_search(seed: int) -> None:
             quorum.commit()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(range(4), everyday=2))
 def test_a_standby_knows_the_entries_at_any_commit(seed: int) -> None:
     rng = random.Random(seed)
     active = Quorum(authorizer_class_name=AUTHORIZER)

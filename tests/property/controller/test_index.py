@@ -25,6 +25,7 @@ from kraft_protocol.wire.messages import (
 )
 from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.property.controller.standby import Following
+from tests.tiers import seeds
 from tests.unit.controller.harness import Quorum, flat
 
 BROKERS = range(1, 6)
@@ -165,13 +166,13 @@ def alter_isr(quorum: Quorum, topic_id: bytes, number: int, state: Any, isr: lis
 
 
 @pytest.mark.parametrize("elr", [0, 1])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), everyday=2))
 def test_the_index_matches_the_image_in_a_random_life(seed: int, elr: int) -> None:
     random_life(seed, elr, PARTITIONS_A_TURN)
 
 
 @pytest.mark.parametrize("elr", [0, 1])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(range(12), everyday=4))
 def test_the_index_matches_the_image_during_long_plans(seed: int, elr: int) -> None:
     random_life(seed, elr, 1)
 
@@ -222,7 +223,7 @@ def lose_uncommitted(quorum: Quorum, rng: random.Random) -> None:
             quorum.ask(request, commit=False)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), everyday=2))
 def test_a_standby_has_a_complete_index_when_it_becomes_active(seed: int) -> None:
     rng = random.Random(seed)
     active = Quorum(min_insync_replicas="2")

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kraft_node.broker.coordinators.group.consumer.assignors import ASSIGNORS, range_, uniform
 from kraft_node.broker.coordinators.group.consumer.assignors.spec import Subscriber
+from tests.tiers import examples
 
 TOPICS = [bytes([i]) * 16 for i in range(6)]
 COUNTS = st.fixed_dictionaries({topic: st.integers(1, 12) for topic in TOPICS})
@@ -117,7 +118,7 @@ def most_even(members, counts):
     return sum(len(parts) ** 2 for parts in owned.values())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(histories(homogeneous=False))
 def test_no_assignment_is_more_even_than_that_of_uniform(rounds):
     for members, counts, _, after in play(uniform.assign, rounds):
@@ -159,7 +160,7 @@ def test_range_puts_equal_numbers_of_equal_topics_on_one_member(size, count):
         assert set(target) in (set(), set(TOPICS))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(2, 40), st.integers(0, 200))
 def test_one_member_leaving_moves_only_its_partitions(size, count):
     names = [f"m{i}" for i in range(size)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kraft_protocol.errors import ErrorCode
+from tests.tiers import examples
 from tests.unit.coordinators.harness import Node, Topics
 
 CLIENTS = st.integers(0, 3)
@@ -200,4 +201,4 @@ class ConsumerGroups(RuleBasedStateMachine):
 
 
 TestConsumerGroups = ConsumerGroups.TestCase
-TestConsumerGroups.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestConsumerGroups.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)

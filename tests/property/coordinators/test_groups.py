@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kraft_protocol.errors import ErrorCode
+from tests.tiers import examples
 from tests.unit.coordinators.harness import Node, subscription
 
 CLIENTS = st.integers(0, 4)
@@ -232,6 +233,6 @@ def snapshot(group):
 
 
 Groups.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(120), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestGroups = Groups.TestCase

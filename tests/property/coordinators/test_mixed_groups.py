@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraft_protocol.errors import ErrorCode
+from tests.tiers import examples
 from tests.unit.coordinators.group_clients import Classic, Modern
 from tests.unit.coordinators.harness import Node, Topics
 
@@ -83,7 +84,7 @@ class Group:
         return sorted(used)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, PLACES - 1), ACTIONS), min_size=20, max_size=40))
 def test_members_of_both_protocols_share_without_overlap(steps):
     group = Group()

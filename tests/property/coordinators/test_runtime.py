@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kraft_node.broker.coordinators.runtime.machine import PlannedWrite, TransactionalProducer
 from kraft_node.broker.coordinators.runtime.shard import Phase
 from kraft_protocol.errors import ErrorCode, KafkaError
+from tests.tiers import examples
 from tests.unit.coordinators.runtime.ledger import Broker, Ledger, Replicas
 from tests.unit.coordinators.surroundings import Time
 
@@ -216,6 +217,6 @@ def loaded_from(replicas: Replicas, where: int) -> Any:
 
 
 Ledgers.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(100), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestLedgers = Ledgers.TestCase

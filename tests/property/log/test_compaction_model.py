@@ -14,6 +14,7 @@ from kraft_node.log.compaction.transactions import ScannedTransactions
 from kraft_node.log.log import Log
 from kraft_protocol.records.batch import BatchHeader, NewRecord, Record, build_batch, iter_records
 from kraft_protocol.records.control import build_marker
+from tests.tiers import seeds
 from tests.unit.log.world import NOW, LogWorld, read_bytes, whole_headers
 
 CONFIG = {
@@ -209,7 +210,7 @@ def test_the_model_finds_planted_bugs(plant: Any, monkeypatch: pytest.MonkeyPatc
                 test_the_model_knows_the_latest_record_of_each_key(seed, of_seed)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", seeds(range(24), everyday=8))
 def test_the_model_knows_the_latest_record_of_each_key(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "KEYS_MAX", 5 if seed % 2 else 1000)
     monkeypatch.setattr(cleaning, "SLICE_BYTES", 300)

@@ -12,6 +12,7 @@ from kraft_node.log.log import Log
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import NewRecord, build_batch
 from kraft_protocol.records.control import build_marker
+from tests.tiers import examples
 from tests.unit.log.world import NOW, LogWorld, all_records, read_bytes, whole_headers
 
 CONFIG = {
@@ -291,5 +292,5 @@ class LogAgainstList(RuleBasedStateMachine):
         assert [txn for txn in got if txn in needed] == needed if low < high else got == []
 
 
-LogAgainstList.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+LogAgainstList.TestCase.settings = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)
 TestLogAgainstList = LogAgainstList.TestCase

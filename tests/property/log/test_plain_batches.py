@@ -15,6 +15,7 @@ from kraft_node.log.compaction.key_map import KeyMap
 from kraft_node.log.log import Log
 from kraft_protocol.records.batch import NewRecord, build_batch
 from kraft_protocol.records.control import build_marker
+from tests.tiers import seeds
 from tests.unit.log.world import NOW, LogWorld
 
 CONFIG = {
@@ -108,7 +109,7 @@ def one_pass(log: Log, first_dirty: int, now: int, keys_max: int, found: list[ob
 
 
 @pytest.mark.parametrize("keys_max", [1000, 40])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(range(12), everyday=4))
 def test_the_fast_and_slow_compaction_write_the_same_bytes(
     seed: int, keys_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +121,7 @@ def test_the_fast_and_slow_compaction_write_the_same_bytes(
 
 
 @pytest.mark.parametrize("keys_max", [1000, 40])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), everyday=2))
 def test_a_map_in_shards_leaves_the_same_bytes(seed: int, keys_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaning, "SLICE_BYTES", 2000)
     whole = compacted(seed, keys_max)

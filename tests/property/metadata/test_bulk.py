@@ -19,6 +19,7 @@ from kraft_protocol.ids import Uuid
 from kraft_protocol.records.batch import build_batch, iter_records, read_header
 from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Stories, dump
+from tests.tiers import examples
 
 SEEDS = st.integers(0, 2**32)
 TOPIC = Uuid(b"T" * 16)
@@ -42,7 +43,7 @@ def _counts(image: MetadataImage) -> list[dict[Any, int]]:
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SEEDS, st.integers(0, 150), st.integers(1, 7), st.integers(0, 5), st.sampled_from([7, 17, 30]))
 def test_written_values_equal_those_of_the_codec(seed: int, count: int, size: int, meanwhile: int, level: int) -> None:
     """This holds although the image changes between the slices."""
@@ -58,7 +59,7 @@ def test_written_values_equal_those_of_the_codec(seed: int, count: int, size: in
     assert dump(image) == stories.model.dump()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SEEDS, st.integers(0, 150), st.integers(0, 50), st.sampled_from([7, 17, 30]))
 def test_values_read_equal_those_of_the_codec(seed: int, count: int, before: int, level: int) -> None:
     """Read into an image that held something else; every list is counted as if each record had been replayed."""
@@ -89,7 +90,7 @@ def _partition(**fields: Any) -> bytes:
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_damaged_partitions_are_left_to_the_codec(data: st.DataObject) -> None:
     """For any bytes both give the same image or an error."""
     value = bytearray(_partition())
@@ -124,7 +125,7 @@ def test_an_unknown_record_is_refused_by_name() -> None:
         MetadataLoader().load_values([b"\x01\x63\x00"], 5, 1, lambda: 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=200), st.integers(0, 2**40))
 def test_batches_equal_those_of_the_general_builder(values: list[bytes], offset: int) -> None:
     batch = data_batch(values, offset, 7, 12345)
@@ -132,7 +133,7 @@ def test_batches_equal_those_of_the_general_builder(values: list[bytes], offset:
     assert list(iter_values(batch, read_header(batch))) == values
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(SEEDS)
 def test_values_equal_those_of_the_general_reader(seed: int) -> None:
     """Plain values, values with keys, headers and times, compressed ones, and damage."""

@@ -13,11 +13,12 @@ from kraft_node.metadata.overlay import Overlay
 from kraft_node.metadata.snapshot import SnapshotCursor
 from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Naive, Stories, dump
+from tests.tiers import examples
 
 SEEDS = st.integers(0, 2**32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SEEDS, st.integers(0, 150))
 def test_an_image_is_the_sum_of_its_records(seed: int, count: int) -> None:
     stories = Stories(seed)
@@ -27,7 +28,7 @@ def test_an_image_is_the_sum_of_its_records(seed: int, count: int) -> None:
     assert dump(image) == stories.model.dump()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SEEDS, st.lists(st.integers(1, 12), max_size=12))
 def test_an_overlay_reads_as_if_everything_had_been_committed(seed: int, runs: list[int]) -> None:
     """Records enter the overlay at once and are committed later, in pieces of any size."""
@@ -55,7 +56,7 @@ def test_an_overlay_reads_as_if_everything_had_been_committed(seed: int, runs: l
     assert dump(loader.image) == dump(overlay) == stories.model.dump()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SEEDS, st.integers(0, 60), st.integers(0, 60))
 def test_losing_leadership_leaves_the_committed_metadata(seed: int, committed: int, lost: int) -> None:
     stories = Stories(seed)
@@ -69,7 +70,7 @@ def test_losing_leadership_leaves_the_committed_metadata(seed: int, committed: i
     assert dump(overlay) == dump(image) == before
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SEEDS, st.integers(0, 100), st.integers(1, 7), st.integers(0, 5))
 def test_a_snapshot_replayed_is_the_image_of_its_beginning(seed: int, count: int, size: int, meanwhile: int) -> None:
     """This holds although the image changes between the slices."""
@@ -90,7 +91,7 @@ def test_a_snapshot_replayed_is_the_image_of_its_beginning(seed: int, count: int
     assert dump(image) == stories.model.dump()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SEEDS, st.integers(0, 60), st.integers(1, 30))
 def test_a_delta_names_exactly_the_changes(seed: int, count: int, more: int) -> None:
     stories = Stories(seed)
@@ -122,7 +123,7 @@ def test_a_delta_names_exactly_the_changes(seed: int, count: int, more: int) -> 
     assert image.take_delta().is_empty
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SEEDS, st.integers(1, 20), st.integers(1, 20), st.booleans())
 def test_a_metadata_transaction_applies_whole_or_not_at_all(seed: int, count: int, inside: int, aborted: bool) -> None:
     stories = Stories(seed)

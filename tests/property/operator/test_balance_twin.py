@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kraft_operator.plan.model import observed as seen
 from kraft_operator.plan.replicas.balance import balanced, loads
+from tests.tiers import examples
 
 IDS = (101, 102, 103, 104, 105)
 
@@ -50,7 +51,7 @@ def _could_be_better(metadata: seen.Metadata, brokers: list[int]) -> bool:
     return False
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(cluster=clusters(), room=st.integers(1, 5))
 def test_balancing_ends_in_an_optimum_with_the_fewest_moves(
     cluster: tuple[seen.Metadata, list[int]], room: int
@@ -76,7 +77,7 @@ def test_balancing_ends_in_an_optimum_with_the_fewest_moves(
             assert count == least
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(cluster=clusters())
 def test_moving_partitions_are_not_moved_again(cluster: tuple[seen.Metadata, list[int]]) -> None:
     metadata, brokers = cluster

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kraft_operator.plan.model import observed as seen
 from kraft_operator.plan.replicas.load import balanced_bytes, balanced_leaders
+from tests.tiers import examples
 
 IDS = (101, 102, 103, 104)
 PERCENT = 20
@@ -52,7 +53,7 @@ def _squares(values: list[int]) -> int:
     return sum(value * value for value in values)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(cluster=clusters(), room=st.integers(1, 4), least=st.sampled_from([0, 100]))
 def test_plans_reduce_differences_in_bytes_and_end(
     cluster: tuple[seen.Metadata, list[int], Sizes], room: int, least: int
@@ -97,7 +98,7 @@ def _could_swap(metadata: seen.Metadata, brokers: list[int], sizes: Sizes) -> bo
     return False
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(cluster=clusters(), least=st.sampled_from([0, 100]))
 def test_beyond_the_threshold_replicas_stay_only_if_no_swap_helps(
     cluster: tuple[seen.Metadata, list[int], Sizes], least: int
@@ -111,7 +112,7 @@ def test_beyond_the_threshold_replicas_stay_only_if_no_swap_helps(
         assert not _could_swap(metadata, brokers, sizes)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(cluster=clusters(), room=st.integers(1, 4))
 def test_leaders_are_balanced_without_moving_a_byte(cluster: tuple[seen.Metadata, list[int], Sizes], room: int) -> None:
     metadata, brokers, sizes = cluster

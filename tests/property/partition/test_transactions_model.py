@@ -21,6 +21,7 @@ from kraft_node.partition.partition import Partition
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import build_batch, iter_records
 from kraft_protocol.records.control import ControlType, build_marker, parse_control_key
+from tests.tiers import examples
 from tests.unit.log.world import NOW, LogWorld, read_bytes, whole_headers
 
 CONFIG = {"internal.segment.bytes": "900", "index.interval.bytes": "1"}
@@ -293,5 +294,5 @@ class PartitionAgainstList(RuleBasedStateMachine):
             assert found.current_txn_first_offset == first
 
 
-PartitionAgainstList.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+PartitionAgainstList.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=50, deadline=None)
 TestPartitionAgainstList = PartitionAgainstList.TestCase

@@ -23,6 +23,7 @@ from kraft_pipeline.archive.spread import reduced
 from kraft_pipeline.archive.state import Replay
 from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Stories
+from tests.tiers import examples
 from tests.wire_values import all_messages, random_message
 
 RECORDS = [
@@ -34,7 +35,7 @@ LEVEL = 30
 SEEDS = st.integers(0, 2**32)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(RECORDS), SEEDS)
 def test_every_record_reads_like_with_the_nodes_codec(kind: tuple[Any, int], seed: int) -> None:
     cls, version = kind
@@ -47,7 +48,7 @@ def test_every_record_reads_like_with_the_nodes_codec(kind: tuple[Any, int], see
     assert found.fields == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(sorted(records())), st.integers(0, 4))
 def test_any_bytes_are_a_record_or_refused(raw: bytes, kind: int, version: int) -> None:
     for value in (raw, bytes([1, kind, version]) + raw):
@@ -91,7 +92,7 @@ def expected_row(value: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rare", [1, changes.RARE])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS)
 def test_columns_equal_those_of_the_slow_decoder(rare: int, seed: int) -> None:
     """Records of random shapes; each shape occurs several times with other numbers."""
@@ -136,7 +137,7 @@ def text(raw: bytes) -> str:
     return base64.urlsafe_b64encode(bytes(raw)).decode().rstrip("=")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SEEDS, st.integers(1, 200), st.integers(0, 60))
 def test_the_state_at_an_offset_is_the_sum_of_earlier_records(seed: int, count: int, more: int) -> None:
     stories = Stories(seed)
@@ -180,7 +181,7 @@ def test_the_state_at_an_offset_is_the_sum_of_earlier_records(seed: int, count: 
         } == {**model_row, "dirs": [text(d) for d in model_row["dirs"]]}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SEEDS, st.booleans())
 def test_a_transaction_applies_at_its_end(seed: int, ends: bool) -> None:
     stories = Stories(seed)
@@ -203,7 +204,7 @@ def test_a_transaction_applies_at_its_end(seed: int, ends: bool) -> None:
         }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SEEDS, st.integers(1, 200))
 def test_a_log_in_parts_leads_to_the_same_state(seed: int, count: int) -> None:
     """The log may be split into files anywhere, also within transactions, and be reduced twice."""

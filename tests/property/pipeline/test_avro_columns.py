@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kraft_pipeline.tables.formats import avrovalues
 from kraft_pipeline.tables.specs.table_spec import ValueSpec
+from tests.tiers import examples
 
 KINDS: list[tuple[Any, Any]] = [
     ("long", st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(-200, 200)),
@@ -53,7 +54,7 @@ def stripped(schema: Any) -> Any:
 
 
 @given(cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_columns_equal_those_of_fastavro(case: tuple[dict[str, Any], list[dict[str, Any]], int]) -> None:
     schema, rows, seed = case
     plain, chance = fastavro.parse_schema(stripped(schema)), random.Random(seed)

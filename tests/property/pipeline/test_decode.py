@@ -16,6 +16,7 @@ from kraft_protocol.records.batch import NewRecord, Record, build_batch
 from kraft_protocol.records.errors import BatchError
 from tests.batches import iter_all_records
 from tests.property.records.strategies import lists_of_records
+from tests.tiers import examples
 
 RECORDS = lists_of_records(30)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -42,7 +43,7 @@ def as_rows(records: list[Record]) -> list[dict[str, Any]]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(RECORDS, st.integers(0, 4)), min_size=1, max_size=4), st.integers(0, 2**40), st.data())
 def test_any_range_of_any_batches_is_decoded(batches: list[Any], base: int, draw: st.DataObject) -> None:
     data, at = b"", base
@@ -55,7 +56,7 @@ def test_any_range_of_any_batches_is_decoded(batches: list[Any], base: int, draw
     assert decoded(data, columns, start=start, end=end) == [{c: row[c] for c in columns} for row in expected]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.integers(0, 2**32),
     st.integers(1600, 5000),
@@ -127,7 +128,7 @@ def test_damage_is_an_error_or_read_like_record_by_record(
     assert [(r["key"], r["value"]) for r in rows] == [(r.key, r.value) for r in expected]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=200)), min_size=1, max_size=40))
 def test_batches_of_kafka_python(records: list[tuple[bytes | None, bytes]]) -> None:
     for codec in (0, 1, 2, 3, 4):

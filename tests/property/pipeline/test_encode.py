@@ -16,6 +16,7 @@ from kraft_pipeline.codec.decode import HEADER_TYPE
 from kraft_pipeline.codec.encode import encode
 from kraft_protocol.client.idempotence import SEQUENCES, ProducerSequence
 from kraft_protocol.records.batch import check_batch, iter_records
+from tests.tiers import examples
 
 HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=200)), max_size=3)
 ROWS = st.lists(
@@ -40,7 +41,7 @@ def batches(rows: list[Any], **options: Any) -> list[Any]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ROWS, st.integers(0, 4), st.sampled_from([1, 300, 5000, 1 << 18]), st.integers(0, 2**31 - 1))
 def test_any_rows_are_encoded_readably(rows: list[Any], codec: int, batch_bytes: int, sequence: int) -> None:
     found = []
@@ -63,7 +64,7 @@ def test_any_rows_are_encoded_readably(rows: list[Any], codec: int, batch_bytes:
     assert found == [(*row[:3], row[3] or []) for row in rows]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(ROWS)
 def test_rows_survive_a_round_trip(rows: list[Any]) -> None:
     data = b"".join(batch.data for batch in batches(rows))

@@ -18,6 +18,7 @@ from kraft_node.testing.world import SimHost, World
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import stored
 from tests.property.metadata.naive import Naive, Stories, dump
+from tests.tiers import examples
 from tests.unit.server.quorum.raft_world import append
 
 DIRECTORY = Uuid(b"D" * 16)
@@ -56,7 +57,7 @@ class Life:
         self.committed = offset
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 2**32))
 def test_committed_records_survive_the_loss_of_power(seed: int) -> None:
     world = World(seed)

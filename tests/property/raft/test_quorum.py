@@ -22,6 +22,7 @@ from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, Vo
 from kraft_node.raft.messages import FetchedBatch
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_protocol.ids import Uuid
+from tests.tiers import examples
 
 Entry = tuple[int, str]
 
@@ -241,7 +242,7 @@ class Quorum:
         self.now = end
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([(1, 0), (2, 0), (3, 0), (3, 1), (5, 0), (4, 2)]))
 def test_laws_hold_under_any_faults_and_calm_brings_progress(seed: int, size: tuple[int, int]) -> None:
     sim = Quorum(seed, *size)

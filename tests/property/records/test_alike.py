@@ -13,6 +13,7 @@ from kraft_protocol.errors import KafkaError
 from kraft_protocol.records import alike
 from kraft_protocol.records.batch import HEADER_SIZE, NewRecord, build_batch, read_header
 from kraft_protocol.records.shapes import Columns, read_columns
+from tests.tiers import seeds
 
 NOW_MS = 1_700_000_000_000
 
@@ -49,7 +50,7 @@ def damage(rng: random.Random, section: bytearray, first: int) -> None:
         section[at] = rng.choice([0, 1, 2, 127, 128, 129, 255, rng.randrange(256)])
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", seeds(range(300), everyday=100))
 def test_alike_records_equal_those_read_one_by_one(seed: int) -> None:
     rng = random.Random(seed)
     batch = some_batch(rng)
@@ -99,7 +100,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("compression", [0, 3])
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(range(150), everyday=50))
 def test_a_batch_is_judged_the_same_by_both_readers(
     seed: int, compression: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,11 +12,14 @@ from kraft_protocol.wire.classes import Message
 from kraft_protocol.wire.errors import DecodeError
 from kraft_protocol.wire.runtime import MAX_STRING_BYTES, put_uvarint, uvarint
 from kraft_protocol.wire.schema import Field, Struct
+from tests.tiers import examples
 from tests.wire_values import RANGES, all_messages
 
 PAIRS = [(cls, version) for cls, version in all_messages() if version in {cls.SCHEMA.valid.low, cls.SCHEMA.valid.high}]
 TAGS = st.dictionaries(st.integers(1000, 0xFFFFFFFF), st.binary(max_size=20), min_size=1, max_size=3)
-SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+SETTINGS = settings(
+    max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
 
 
 def _scalar(field: Field) -> st.SearchStrategy[Any]:

@@ -10,6 +10,7 @@ import logging
 import pytest
 
 from kraft_node.testing.migration.scenario import MigrationScenario
+from tests.tiers import seeds
 
 SEEDS = 40
 BLOCK = 20
@@ -20,7 +21,7 @@ def _quiet() -> None:
     logging.getLogger("kraft_node.migration").setLevel(logging.CRITICAL)
 
 
-@pytest.mark.parametrize("first", range(1, SEEDS, BLOCK))
+@pytest.mark.parametrize("first", seeds(range(1, SEEDS, BLOCK), everyday=1))
 def test_migrations_keep_every_law_under_faults(first: int) -> None:
     outcomes = [MigrationScenario(seed).run() for seed in range(first, first + BLOCK)]
     assert [(one.seed, one.broken) for one in outcomes if one.broken] == []

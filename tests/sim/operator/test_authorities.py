@@ -14,9 +14,10 @@ from kraft_operator.security.authorities import Decision, Proof, State
 from kraft_operator.security.certificates import key_of
 from kraft_operator.security.names import CLIENTS, CLUSTER
 from tests.sim.operator.authorities import LawError, World, run, run_with_crash_after
+from tests.tiers import seeds
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6), everyday=2))
 def test_nodes_can_always_connect_to_each_other(seed: int) -> None:
     run(seed)
 

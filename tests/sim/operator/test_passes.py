@@ -30,35 +30,39 @@ from kraft_operator.plan.nodes import assign, roll
 from kraft_operator.plan.nodes import replace as replacing
 from kraft_operator.specs.remembered import record_of
 from tests.sim.operator.passes import Life
+from tests.tiers import seeds
 
 Patch = pytest.MonkeyPatch
 FOREVER_MS = 1e9
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(range(4), everyday=2))
 def test_no_law_is_broken_and_the_cluster_settles(seed: int) -> None:
     Life(seed).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [10])
 def test_a_disk_that_became_the_last_is_used_again(seed: int) -> None:
     """The broker with the last in-sync copy was stopped for its replacement, and no replica could catch up."""
     Life(seed).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1211])
 def test_a_slow_read_after_the_second_look_counts_against_the_deadline(seed: int) -> None:
     """During a read of 10 s a voter died, and the operator stopped another voter."""
     Life(seed).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1227])
 def test_a_broker_that_enters_an_isr_during_the_look_may_be_stopped(seed: int) -> None:
     """The law was wrong: it excused ISRs that had just shrunk, but not an ISR that had just grown."""
     Life(seed).run()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(range(4), everyday=2))
 def test_drained_nodes_are_restarted_by_the_gates(seed: int) -> None:
     """This holds also while brokers die, the API server is slow and answers are lost; in the end no mark is left."""
     life = Life(seed, drains=True)

@@ -21,8 +21,6 @@ from kraft_pipeline.tables.errors import ConflictError, FencedError
 from kraft_pipeline.tables.stores.storage import Folder
 from tests.unit.pipeline_archive.test_command import SECOND, batch, broker, log_folder
 
-KINDS = ["parquet", "delta"]
-
 
 @contextmanager
 def before_write(number: int, what: Callable[[], None], *, renames: bool = True) -> Iterator[list[int]]:
@@ -80,7 +78,7 @@ def killed() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("delta", marks=pytest.mark.slow)])
 def test_a_run_that_is_killed_at_any_write_leaves_a_whole_state(tmp_path: Path, kind: str) -> None:
     log = log_folder(tmp_path / "data") / f"{0:020}.log"
     spec = ArchiveSpec(paths=(str(tmp_path / "data"),), format=kind, path=str(tmp_path / "table"))
@@ -106,7 +104,7 @@ def test_a_run_that_is_killed_at_any_write_leaves_a_whole_state(tmp_path: Path, 
     assert len(list((tmp_path / "table" / "state").iterdir())) > 1  # of runs that may still be read
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("parquet", marks=pytest.mark.slow), "delta"])
 def test_of_two_runs_the_later_publishes_last(tmp_path: Path, kind: str) -> None:
     """At every write of one run another run begins, sees more of the log, and ends."""
     log = log_folder(tmp_path / "data") / f"{0:020}.log"

@@ -270,6 +270,7 @@ def _kraft(config: Path, *words: str, code: int = 0) -> str:
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.slow
 def test_storage_moves_to_v1beta1_and_back_on_a_real_api_server(config: Path, hook: tuple[int, str]) -> None:
     _kubectl(config, "apply", "--server-side", "-f", str(ROOT / "deploy/crds"))
     _kubectl(config, "wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from kraft_operator.plan.model import steps as do
+from tests.tiers import seeds
 from tests.unit.operator.features.volumes_world import VolumesWorld, made, pools
 
 
@@ -183,7 +184,7 @@ def test_an_unformatted_claim_is_removed_without_emptying() -> None:
     assert all(world.mounted[i] == {"a"} for i in (101, 102, 103))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(range(60), everyday=15))
 def test_no_replica_is_left_behind_under_crashes_and_new_replicas(seed: int) -> None:
     rng = random.Random(seed)
     world = made("a", "b", "c", delete=rng.random() < 0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,17 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("by", [[], ["country"], ["date", "country"]], ids=["whole", "country", "both"])
-@pytest.mark.parametrize("table_of", KINDS)
-@pytest.mark.parametrize("first", FIRSTS)
+PARTITIONS: dict[str, list[str]] = {"whole": [], "country": ["country"], "both": ["date", "country"]}
+
+
+def cases() -> Iterator[Any]:
+    """Every first batch with every kind of table and partitions; at night those that differ in one way only."""
+    for first, table_of, by in itertools.product(FIRSTS, KINDS, PARTITIONS):
+        marks = () if by == "both" or first == "some of each" else (pytest.mark.slow,)
+        yield pytest.param(first, table_of, PARTITIONS[by], id=f"{first}-{table_of}-{by}", marks=marks)
+
+
+@pytest.mark.parametrize(("first", "table_of", "by"), cases())
 def test_a_table_grows_from_a_first_batch_without_fields(
     tmp_path: Path, first: str, table_of: str, by: list[str]
 ) -> None:

@@ -142,7 +142,7 @@ def test_large_answers_are_not_overwritten_by_later_ones(piece: int, monkeypatch
     monkeypatch.setattr(channel, "_transport", object())
     sizes = [4, 90_000, 90_000, 16_380, 16_381, 3_000_000, 10, 2_097_148, 2_097_149, 70_000, 4, 5_000_000, 12]
     frames = [bytes([number]) * size for number, size in enumerate(sizes)]
-    data = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+    data = memoryview(b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames))
     while data:
         room = channel.get_buffer()
         count = min(len(room), piece, len(data))
