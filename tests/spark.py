@@ -16,11 +16,12 @@ import pytest
 from tests.peer import missing
 from tools import peers
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 QUICK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "768m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.python.authenticate.socketTimeout": "240s",  # the time that a new Python worker has to call back
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.session.timeZone": "UTC",
