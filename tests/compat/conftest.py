@@ -66,9 +66,16 @@ class MatrixWriter:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test against both servers.
+
+    A foreign client against Apache Kafka judges only the test itself, which the product cannot change: it is slow.
+    Modules whose client is ours have `BOTH_EVERY_DAY`.
+    """
     if "server_name" in metafunc.fixturenames:
         prefix = getattr(metafunc.module, "XDIST_GROUP", "compat")
-        marked = [pytest.param(n, marks=pytest.mark.xdist_group(f"{prefix}-{n}")) for n in SERVERS]
+        both = getattr(metafunc.module, "BOTH_EVERY_DAY", False)
+        marks = {matrix.OURS: (), matrix.APACHE: () if both else (pytest.mark.slow,)}
+        marked = [pytest.param(n, marks=(pytest.mark.xdist_group(f"{prefix}-{n}"), *marks[n])) for n in SERVERS]
         metafunc.parametrize("server_name", marked, scope="session", indirect=False)
 
 

@@ -18,7 +18,7 @@ def wire() -> Iterator[Wire]:
     made.close()
 
 
-@pytest.fixture(params=[Ours, pytest.param(Apache, marks=pytest.mark.peer)])
+@pytest.fixture(params=[Ours, pytest.param(Apache, marks=[pytest.mark.peer, pytest.mark.slow])])
 def target(request: pytest.FixtureRequest, wire: Wire, tmp_path: Path) -> Iterator[Target]:
     """A server that clients reach over the wire."""
     made: Target = request.param("server", tmp_path, {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{wire.port}"})

@@ -181,7 +181,11 @@ def _settled(cluster: Cluster) -> bool:
     return ready == "True" and not any(node.get("needsRestart") for node in nodes)
 
 
-def test_no_record_is_lost_in_rolls_replacements_scaling_and_a_killed_supervisor(cluster: Cluster) -> None:
+@pytest.mark.parametrize("new_id", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["same ids", "a new id"])
+def test_no_record_is_lost_in_rolls_replacements_scaling_and_a_killed_supervisor(
+    cluster: Cluster, new_id: bool
+) -> None:
+    """`new_id`: a controller also gets another id, for which all nodes restart."""
     assert cluster.bootstrap() in cluster.up()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap()})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)])[TOPIC].result(PATIENCE_S)
@@ -203,11 +207,14 @@ def test_no_record_is_lost_in_rolls_replacements_scaling_and_a_killed_supervisor
         # A broker and a controller get empty disks; another controller's id is retired.
         cluster.must("replace", "102")
         cluster.must("replace", "3")
-        cluster.must("replace", "2", "--new-id")
+        if new_id:
+            cluster.must("replace", "2", "--new-id")
+        second = 4 if new_id else 2
         status = json.loads(cluster.must("status", "-o", "json"))["status"]
-        assert sorted(status["voters"]) == [1, 3, 4]
-        assert {node["id"]: node["disk"] for node in status["nodes"]} == {1: 0, 3: 1, 4: 0, 101: 0, 102: 1, 103: 0}
-        assert status["retiredIds"] == [2]
+        assert sorted(status["voters"]) == sorted([1, 3, second])
+        disks = {1: 0, 3: 1, second: 0, 101: 0, 102: 1, 103: 0}
+        assert {node["id"]: node["disk"] for node in status["nodes"]} == disks
+        assert status.get("retiredIds", []) == ([2] if new_id else [])
         traffic.goes_on()
 
         # A changed file: one more broker, and a value that needs no restart.
@@ -227,7 +234,7 @@ def test_no_record_is_lost_in_rolls_replacements_scaling_and_a_killed_supervisor
     assert len(traffic.seen) == len(traffic.acknowledged)
 
     assert "stopped" in cluster.must("down")
-    for node_id in (1, 3, 4, 101, 102, 103, 104):
+    for node_id in (1, 3, second, 101, 102, 103, 104):
         log = (cluster.data / "sample" / "nodes" / str(node_id) / "node.log").read_text()
         assert log.rstrip().splitlines()[-1].endswith("stopped code=0"), node_id
     assert cluster.run("status").returncode == 1

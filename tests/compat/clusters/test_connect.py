@@ -26,7 +26,8 @@ from tools import peers
 CLIENT = "Kafka Connect"
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("connect")]
 
-LINES = 4_000
+LINES, FEWER = 4_000, 1_200
+OURS = ("kraftcluster",) * 3
 AT_ONCE = 10
 """Lines that are written to the file together. The source polls it all the time; each poll is a transaction."""
 WORKER_S = 240.0
@@ -120,12 +121,13 @@ class Worker:
 class Feeder(threading.Thread):
     """Appends lines to a file, slowly enough for many transactions."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lines: int) -> None:
         super().__init__(daemon=True)
         self._path = path
+        self._lines = lines
 
     def run(self) -> None:
-        for first in range(0, LINES, AT_ONCE):
+        for first in range(0, self._lines, AT_ONCE):
             with self._path.open("a") as file:
                 file.write("".join(f"line {number}\n" for number in range(first, first + AT_ONCE)))
             time.sleep(0.1)
@@ -162,15 +164,17 @@ class Reader:
 
 @pytest.mark.timeout(1800)  # two minutes on an idle machine
 @pytest.mark.parametrize(
-    "brokers",
+    ("brokers", "lines", "killed"),
     [
-        pytest.param(("kraftcluster",) * 3, id="kraftcluster"),
-        pytest.param(("apache", "kraftcluster", "kraftcluster"), id="beside-apache", marks=pytest.mark.slow),
+        pytest.param(OURS, FEWER, 1, id="kraftcluster"),
+        pytest.param(OURS, LINES, 3, id="kraftcluster-longer", marks=pytest.mark.slow),
+        pytest.param(("apache", *OURS[1:]), LINES, 3, id="beside-apache", marks=pytest.mark.slow),
     ],
 )
 def test_each_line_of_a_file_arrives_once_while_worker_and_brokers_are_killed(
-    tmp_path: Path, brokers: tuple[str, ...]
+    tmp_path: Path, brokers: tuple[str, ...], lines: int, killed: int
 ) -> None:
+    """`killed`: how many brokers are killed, one after the other."""
     require_peer()
     members = Members(tmp_path, controllers=("kraftcluster",), brokers=brokers, overrides=REPLICATED)
     worker = Worker(members.bootstrap, tmp_path)
@@ -186,24 +190,24 @@ def test_each_line_of_a_file_arrives_once_while_worker_and_brokers_are_killed(
     try:
         members.start()
         members.create("lines", 1, 3)
-        feeder = Feeder(source)
+        feeder = Feeder(source, lines)
         feeder.start()
         reader = Reader(members.bootstrap, "read_committed")
         with worker.running():
             wait_for("the connector exists", lambda: worker.ask("/connectors/lines/config", connector), WORKER_S)
-            reader.wait_for_lines(LINES // 10)
+            reader.wait_for_lines(lines // 10)
         with worker.running():
-            reader.wait_for_lines(3 * LINES // 10)
-            for broker in members.broker_ids:
+            reader.wait_for_lines(3 * lines // 10)
+            for broker in members.broker_ids[:killed]:
                 before = len(reader.found)
                 members.nodes[broker].stop(signal.SIGKILL)
                 members.start(broker)
-                reader.wait_for_lines(min(before + LINES // 10, LINES))
+                reader.wait_for_lines(min(before + lines // 10, lines))
         with worker.running():
-            reader.wait_for_lines(LINES)
+            reader.wait_for_lines(lines)
             reader.read_to_the_end()
             assert worker.task_runs()
-        assert reader.found == Counter({f"line {number}": 1 for number in range(LINES)})
+        assert reader.found == Counter({f"line {number}": 1 for number in range(lines)})
         reader.close()
     except AssertionError as error:
         raise AssertionError(f"{error}\n{worker.log.read_text()[-6000:]}") from error

@@ -98,6 +98,7 @@ def test_apaches_broker_works_with_our_controllers(make: MakeMembers) -> None:
     _agree(members, 1, 2, 3, 101)
 
 
+@pytest.mark.slow
 def test_our_broker_works_with_apaches_controllers(make: MakeMembers) -> None:
     members = make((APACHE, APACHE, APACHE), (OURS,)).start()
     members.create("a", 3)

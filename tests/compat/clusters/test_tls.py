@@ -91,7 +91,7 @@ def consumed(servers: str, security: dict[str, Any], topic: str, count: int) -> 
 KINDS = {"ours": ("kraftcluster",) * 3, "mixed": ("kraftcluster", "apache", "kraftcluster")}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[pytest.param("ours", marks=pytest.mark.slow), "mixed"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Members, dict[int, int], Authority]]:
     authority = Authority(tmp_path / "certificates")
     members = Members(tmp_path, controllers=KINDS[request.param], brokers=(), combined=True)

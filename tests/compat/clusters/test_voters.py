@@ -113,7 +113,7 @@ def _have_lead(members: Members, wanted: set[int]) -> None:
     [
         ((OURS, OURS, OURS), {1, 2, 3}),
         pytest.param((OURS, APACHE, OURS), {1, 3}, marks=pytest.mark.slow),
-        ((OURS, APACHE, OURS), {2}),
+        pytest.param((OURS, APACHE, OURS), {2}, marks=pytest.mark.slow),
     ],
 )
 def test_a_static_quorum_becomes_dynamic(make: MakeMembers, kinds: tuple[str, ...], leaders: set[int]) -> None:

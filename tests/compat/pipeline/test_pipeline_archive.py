@@ -33,6 +33,7 @@ from tests.compat.targets import Target
 from tests.compat.tools import run_tool
 
 CLIENT = "KafkaMetadataArchive"
+BOTH_EVERY_DAY = True
 XDIST_GROUP = "spark"  # with the many tests of the other clients
 pytestmark = pytest.mark.timeout(600)
 LINE = re.compile(r"^\| offset: (\d+) CreateTime: (\d+) .*? payload: (\{.*\})$", re.MULTILINE)
@@ -139,7 +140,7 @@ def test_the_archive_follows_the_controllers_and_keeps_history(
     assert first not in state_at(archived(spec)).small.topics.values()
 
 
-@pytest.mark.parametrize("server", ["kraftcluster", "apache"])
+@pytest.mark.parametrize("server", ["kraftcluster", pytest.param("apache", marks=pytest.mark.slow)])
 def test_the_archive_finds_where_the_log_was_truncated(
     make_target: Callable[..., Target], name: str, server: str, tmp_path: Path
 ) -> None:

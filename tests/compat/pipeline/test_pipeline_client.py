@@ -20,6 +20,7 @@ from kraft_protocol.client.requests import EARLIEST, LATEST, TopicInfo
 from tests.compat.targets import Target
 
 CLIENT = "pipeline"
+BOTH_EVERY_DAY = True
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 NOW = 1_700_000_000_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from tests.compat.security import foreign_clients as foreign
 from tests.compat.security.all_ways import PLAIN, SCRAM_512, WAYS, Access, AllWays, Way
 from tests.compat.security.secured import PASSWORDS
 from tests.compat.security.test_secured_clients import created
-from tests.spark import require_connector
+from tests.spark import QUICK_JVM, require_connector
 
 CLIENT = "pipeline on a secured cluster"
 XDIST_GROUP = "spark"  # with the many tests of the other clients
@@ -181,5 +182,5 @@ def pipeline(*words: str) -> subprocess.CompletedProcess[str]:
     """Run `kraft-pipeline`."""
     return subprocess.run(
         [sys.executable, "-m", "kraft_pipeline.cli.main", *words],
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "SPARK_SUBMIT_OPTS": QUICK_JVM},
     )  # fmt: skip

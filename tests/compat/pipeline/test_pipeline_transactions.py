@@ -22,6 +22,7 @@ from tests.compat.pipeline.test_pipeline_client import create
 from tests.compat.targets import Target
 
 CLIENT = "pipeline"
+BOTH_EVERY_DAY = True
 XDIST_GROUP = "spark"
 pytestmark = pytest.mark.timeout(300)
 

@@ -13,6 +13,7 @@ from tests.certificates import Authority
 from tests.compat.security.secured import PASSWORDS, SCRAM_PASSWORD, SCRAM_USER, Secured, jaas, lone
 
 CLIENT = "command lines"
+BOTH_EVERY_DAY = True
 XDIST_GROUP = "command-lines"
 
 

@@ -55,7 +55,14 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES.values(), ids=list(CASES))
+EVERYDAY = {"ours-scram", "our-controller-both-brokers"}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(case, id=name, marks=() if name in EVERYDAY else pytest.mark.slow) for name, case in CASES.items()
+    ]
+)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Members]:
     members = secured_members(tmp_path, *request.param)
     try:

@@ -22,6 +22,7 @@ from tests.compat.security.secured import STANDARD_AUTHORIZER, Secured, lone
 from tests.compat.tools import SERVER as TOOLS
 
 CLIENT = "KRaftUser"
+BOTH_EVERY_DAY = True
 XDIST_GROUP = "users"
 MECHANISM = "SCRAM-SHA-512"
 OPTIONS = {

@@ -57,7 +57,7 @@ def set_level(pair: Pair, level: int) -> None:
             time.sleep(0.05)
 
 
-@pytest.fixture(params=[0, 1])
+@pytest.fixture(params=[0, pytest.param(1, marks=pytest.mark.slow)])
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """New servers at the level; the stories have fixed transactional ids."""
     folder = tmp_path_factory.mktemp("transaction-version")
