@@ -5,6 +5,7 @@ The readers are Spark with the jars of Delta and Iceberg, deltalake, PyIceberg, 
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -132,6 +133,9 @@ WRITERS: dict[str, Callable[[Path, str, RegistryServer], tuple[table_spec.TableS
 }
 
 
+EVERYDAY = {("without fields", "iceberg"), ("change events", "delta"), ("messages", "delta"), ("objects", "iceberg")}
+
+
 def others(given: table_spec.TableSpec) -> Iterator[tuple[str, Rows]]:
     """The rows by each reader that runs in this process."""
     if given.format == "delta":
@@ -167,8 +171,13 @@ def same(rows: Rows, expected: Rows, reader: str) -> None:
     assert sorted(found, key=lambda row: int(row["id"])) == wanted, reader
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
-@pytest.mark.parametrize("what", WRITERS)
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        pytest.param(what, kind, marks=() if (what, kind) in EVERYDAY else pytest.mark.slow)
+        for what, kind in itertools.product(WRITERS, ["delta", "iceberg"])
+    ],
+)
 def test_other_projects_read_the_same_rows(
     tmp_path: Path, server: RegistryServer, lake: Lake, what: str, kind: str
 ) -> None:

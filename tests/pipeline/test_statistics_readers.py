@@ -51,8 +51,9 @@ def literal(name: str, value: Any) -> str:
     }[name]
 
 
+@pytest.mark.parametrize("merged", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["files", "merged files"])
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_spark_finds_rows_by_their_values(tmp_path: Path, lake: Lake, kind: str) -> None:
+def test_spark_finds_rows_by_their_values(tmp_path: Path, lake: Lake, kind: str, merged: bool) -> None:
     more: dict[str, Any] = {"partitionBy": BY} if kind == "iceberg" else {}
     table = {"path": str(tmp_path / "t"), "format": kind, **more}
     value = {"format": "json", "schema": TYPES}
@@ -60,23 +61,29 @@ def test_spark_finds_rows_by_their_values(tmp_path: Path, lake: Lake, kind: str)
     feed = Feed(given)
     for row in ROWS:
         feed.values(json.dumps(row).encode())
-    for merged in (False, True):
-        if merged:
-            maintenance.compact(given)
-        for name in TYPES:
-            for one in {row[name] for row in ROWS if name in row}:
-                found = lake.read(kind, given.path, where=f"{name} = {literal(name, one)}")
-                expected = sorted(row["id"] for row in ROWS if row.get(name) == one)
-                assert sorted(row["id"] for row in found) == expected, (name, one, merged)
-            found = lake.read(kind, given.path, where=f"{name} IS NULL")
-            assert sorted(row["id"] for row in found) == sorted(row["id"] for row in ROWS if name not in row)
+    if merged:
+        maintenance.compact(given)
+    for name in TYPES:
+        for one in {row[name] for row in ROWS if name in row}:
+            found = lake.read(kind, given.path, where=f"{name} = {literal(name, one)}")
+            expected = sorted(row["id"] for row in ROWS if row.get(name) == one)
+            assert sorted(row["id"] for row in found) == expected, (name, one)
+        found = lake.read(kind, given.path, where=f"{name} IS NULL")
+        assert sorted(row["id"] for row in found) == sorted(row["id"] for row in ROWS if name not in row)
     assert {row["d"] for row in lake.read(kind, given.path) if row["d"] is not None} == {
         Decimal(row["d"]) for row in ROWS if "d" in row
     }
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
-@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "single"),
+    [
+        ("delta", False),
+        ("iceberg", True),
+        pytest.param("delta", True, marks=pytest.mark.slow),
+        pytest.param("iceberg", False, marks=pytest.mark.slow),
+    ],
+)
 def test_spark_reads_decoded_keys_and_maps_of_headers(tmp_path: Path, lake: Lake, kind: str, single: bool) -> None:
     key: dict[str, Any] = (
         {"format": "json", "type": "string"} if single else {"format": "json", "schema": {"k": "long"}}

@@ -62,6 +62,7 @@ def test_a_batch_survives_three_failures_of_spark(spark: Any, cluster: Ours, tmp
     assert written_files(parsed) == runner.open_table(parsed).files()
 
 
+@pytest.mark.slow
 def test_the_fourth_failure_of_spark_in_a_row_ends_the_run(spark: Any, cluster: Ours, tmp_path: Path) -> None:
     create(cluster, "four")
     produced(cluster, "four", 40)
