@@ -17,7 +17,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-alone test-pipeline test-spark42 test-lake table-kills matrix check format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator detection exhaustive bench bench-quick faults migration-faults crash-points soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-properties test-alone test-pipeline test-spark42 test-lake table-kills matrix check check-style check-types check-tidy format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator detection exhaustive bench bench-quick faults migration-faults crash-points soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -69,8 +69,12 @@ test-random: $(VENV)/.dev ## run the everyday tests, or PICK of them, in the ran
 	$(BIN)/python -m pytest -p randomly --randomly-seed=$(ORDER) --randomly-dont-reset-seed -n $(JOBS) --dist loadgroup -m 'not slow' \
 		$(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
 
-test-slow: $(VENV)/.dev ## run the tests that take minutes each, or PICK of them; those that bugs are planted for have their own targets
+test-slow: $(VENV)/.dev ## run the tests of the night, or PICK of them; those that bugs are planted for have their own targets
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow -rs --durations=15 --ignore=tests/sim/test_planted.py $(or $(PICK),tests)
+
+TIMES ?= 10
+test-properties: $(VENV)/.dev ## run the properties with TIMES=n times their examples; every day a third of the examples is tried
+	KRAFT_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --timeout 3600 tests/property
 
 test-alone: $(VENV)/.dev ## run each of the everyday tests, or PICK of them, in a process of its own
 	$(BIN)/python -m pytest -p tests.alone -n $(JOBS) --dist loadgroup -m 'not slow' $(ON_SPARK:%=--ignore-glob='%') $(or $(PICK),tests)
@@ -107,11 +111,17 @@ matrix: $(VENV)/.dev peers ## run every client against us and Apache Kafka, and 
 	$(BIN)/python tools/peers.py suite
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --matrix docs/compatibility.md tests/compat
 
-check: $(VENV)/.dev ## run ruff, mypy, import contracts and tidy tests
+check: check-style check-types check-tidy ## run ruff, mypy, import contracts and tidy tests; with -j 2 at the same time
+
+check-style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check-types: $(VENV)/.dev
+	$(BIN)/mypy
+
+check-tidy: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/tidy
 
 format: $(VENV)/.dev ## format the sources with ruff, and apply its automatic fixes
