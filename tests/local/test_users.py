@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,7 @@ class Cluster:
             row: dict[str, Any] = self.rows().get(name, {"reason": "none"})
             if row["reason"] == reason:
                 return row
+            time.sleep(0.5)  # each question starts a process
         raise AssertionError(row)
 
     def config(self, name: str) -> dict[str, Any]:

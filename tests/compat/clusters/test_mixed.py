@@ -113,7 +113,8 @@ def test_our_broker_works_with_apaches_controllers(make: MakeMembers) -> None:
     _agree(members, 1, 2, 3, 101)
 
 
-@pytest.mark.parametrize("leader", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("leader", [1, 3])
 def test_latecomers_start_with_a_snapshot_of_the_other_kind(make: MakeMembers, leader: int) -> None:
     small = {"metadata.log.max.record.bytes.between.snapshots": "8000"}
     members = make((OURS, OURS, APACHE), (OURS, OURS, APACHE), overrides=small)

@@ -13,7 +13,7 @@ import pytest
 from tests.compat.members import Members, wait_for
 
 CLIENT = "Clusters under kills"
-pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("transactions-under-kills")]
+pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.xdist_group("transactions-under-kills")]
 
 TOPICS = ("left", "right")
 PARTITIONS = 3
@@ -112,7 +112,7 @@ def _wait_for_commits(workers: list[Worker], count: int) -> None:
     "brokers",
     [
         pytest.param(("kraftcluster",) * 3, id="ours"),
-        pytest.param(("kraftcluster", "apache", "kraftcluster"), id="mixed", marks=pytest.mark.slow),
+        pytest.param(("kraftcluster", "apache", "kraftcluster"), id="mixed"),
     ],
 )
 def test_transactions_stay_whole_while_coordinators_are_killed(tmp_path: Path, brokers: tuple[str, ...]) -> None:

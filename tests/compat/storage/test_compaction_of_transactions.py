@@ -148,7 +148,8 @@ def dumped(data: Path) -> list[str]:
     return [re.sub(r"OptionalLong\[\d+\]", "set", re.sub(drop, "", line)) for line in lines]
 
 
-@pytest.mark.parametrize("retention_ms", [0, pytest.param(86_400_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("retention_ms", [0, 86_400_000])
 def test_transactions_and_tombstones_are_compacted_as_apache_kafka_does(
     make_target: MakeTarget, retention_ms: int
 ) -> None:

@@ -14,7 +14,9 @@ CLIENT = "Data directories, written by one server and served by the other"
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("exchange")]
 
 
-@pytest.mark.parametrize(("first", "second"), [("kraftcluster", "apache"), ("apache", "kraftcluster")])
+@pytest.mark.parametrize(
+    ("first", "second"), [pytest.param("kraftcluster", "apache", marks=pytest.mark.slow), ("apache", "kraftcluster")]
+)
 def test_members_keep_their_partitions_when_the_server_changes(
     make_target: Callable[..., Target], first: str, second: str
 ) -> None:

@@ -118,7 +118,9 @@ def _committed(target: Target) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("stop", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
-@pytest.mark.parametrize(("writer", "reader"), [("kraftcluster", "apache"), ("apache", "kraftcluster")])
+@pytest.mark.parametrize(
+    ("writer", "reader"), [pytest.param("kraftcluster", "apache", marks=pytest.mark.slow), ("apache", "kraftcluster")]
+)
 def test_open_transactions_move_with_their_directory(
     make_target: MakeTarget, writer: str, reader: str, stop: str
 ) -> None:

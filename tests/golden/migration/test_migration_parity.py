@@ -24,7 +24,7 @@ from tests.compat.members import wait_for
 from tests.compat.zookeeper_cluster import OldCluster
 from tests.golden.migration.content import OVERRIDES, SECRET, change, fill, tree
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.peer, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class Reference(NamedTuple):
