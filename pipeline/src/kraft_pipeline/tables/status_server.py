@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -216,6 +217,13 @@ def _lags(tables: Sequence[TableStatus]) -> str:
     return "".join(f"{line}\n" for line in (*head, *lines)) if lines else ""
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log an error with its traceback, unless the client has closed: probes of a busy machine time out."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def serve(shown: TableStatus | FleetStatus, port: int) -> Iterator[int]:
     """Serve on `port` (0: any) until the block ends; yields the port. Raises OSError if the port is taken."""
@@ -235,7 +243,7 @@ def serve(shown: TableStatus | FleetStatus, port: int) -> Iterator[int]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as in the class above
             """Do nothing: requests come every few seconds."""
 
-    server = ThreadingHTTPServer(("", port), Handler)
+    server = _Server(("", port), Handler)
     thread = threading.Thread(target=server.serve_forever, name="status", daemon=True)
     thread.start()
     try:

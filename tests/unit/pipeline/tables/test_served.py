@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -118,3 +121,22 @@ def test_the_age_of_the_oldest_dead_letter_follows_batches_and_replays(
     monkeypatch.setattr("kraft_pipeline.tables.status_server.LETTERS_S", 0.0)
     shown.look()
     assert (shown.status()["deadLetters"], ages()) == (1, 4000.0)
+
+
+def test_a_client_that_closes_early_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    """Probes of a busy machine time out, and each left thirty lines in the driver's log."""
+    asked, closed = threading.Event(), threading.Event()
+
+    class Slow:
+        def metrics(self) -> str:
+            asked.set()
+            assert closed.wait(60)
+            return "x" * 1_000_000
+
+    with serve(cast(TableStatus, Slow()), 0) as port:
+        with socket.create_connection(("127.0.0.1", port), 60) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing resets
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert asked.wait(60)
+        closed.set()
+    assert capfd.readouterr().err == ""
