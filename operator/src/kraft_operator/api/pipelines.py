@@ -72,13 +72,7 @@ class SecretValue(Model):
 class RegistryTls(Model):
     """Certificates in PEM, as files on the driver's volumes."""
 
-    ca_file: (
-        Annotated[
-            Text,
-            Field(description="certificates of the registry's authority; default: the system's"),
-        ]
-        | None
-    ) = None
+    ca_file: Annotated[Text, Field(description="CA certificates of the registry; default: the system's")] | None = None
     certificate_file: Annotated[Text, Field(description="the client's certificate; needs keyFile")] | None = None
     key_file: Text | None = None
 
@@ -98,14 +92,7 @@ class Registry(Model):
     """A schema registry with Confluent's API."""
 
     RULES: ClassVar = (Rule("!has(self.password) && !self.url.contains('@')", IN_PLAIN),)
-    url: Annotated[
-        str,
-        Field(
-            pattern=r"^https?://[^/]",
-            max_length=4096,
-            description="address of the registry; several are separated by commas",
-        ),
-    ]
+    url: Annotated[str, Field(pattern=r"^https?://[^/]", max_length=4096, description="URLs, separated by commas")]
     user: Annotated[str, Field(max_length=253)] | None = None
     password_secret: SecretValue | None = None
     password: Annotated[str, Field(max_length=1024, description="refused: use passwordSecret")] | None = None
@@ -261,10 +248,7 @@ class Commit(Model):
 class DeadLetter(Model):
     """How to handle records that cannot become rows."""
 
-    table: Annotated[
-        bool,
-        Field(description="true: dead letters are written to PATH_dead_letters; false: a dead letter stops the run"),
-    ] = True
+    table: Annotated[bool, Field(description="true: write them to PATH_dead_letters; false: stop the run")] = True
 
 
 class Maintenance(Model):
@@ -311,15 +295,9 @@ class PipelineSecurity(Model):
     )
     user: Annotated[Secret, Field(description="a KRaftUser of the cluster in clusterRef")] | None = None
     secret: (
-        Annotated[
-            Secret,
-            Field(description="a Secret with the key client.properties, which may name other keys of the Secret"),
-        ]
-        | None
+        Annotated[Secret, Field(description="a Secret with client.properties, which may name its other keys")] | None
     ) = None
-    properties_file: Annotated[Text, Field(description="file of client properties on one of driver.volumes")] | None = (
-        None
-    )
+    properties_file: Annotated[Text, Field(description="client properties, on one of driver.volumes")] | None = None
 
     @property
     def mounted(self) -> str | None:
@@ -331,13 +309,7 @@ class ArchiveSecurity(PipelineSecurity):
     """As for other pipelines; controllers may need other properties than brokers."""
 
     controller_properties_file: (
-        Annotated[
-            Text,
-            Field(
-                description="file of client properties for the controllers, on one of driver.volumes or in the Secret"
-            ),
-        ]
-        | None
+        Annotated[Text, Field(description="client properties for controllers, on a volume or in the Secret")] | None
     ) = None
 
 
@@ -429,8 +401,7 @@ class KafkaTableSpec(PipelineSpec):
         str, Field(max_length=65536, description="a SELECT from records that returns the rows; default: the records")
     ] = ""
     functions: Annotated[
-        Free,
-        Field(description="functions that transform calls, by name: python (module:function, in the image), returns"),
+        Free, Field(description="functions for transform, by name: python (module:function, in the image), returns")
     ] = {}
 
 
@@ -483,9 +454,7 @@ class KafkaMetadataArchiveSpec(RunSpec):
     )
     security: ArchiveSecurity | None = None
     bootstrap_controllers: Servers | None = None
-    directory: (
-        Annotated[Text, Field(description="the folder __cluster_metadata-0, on one of driver.volumes")] | None
-    ) = None
+    directory: Annotated[Text, Field(description="__cluster_metadata-0, a folder on driver.volumes")] | None = None
     table: ArchiveTable
 
 
