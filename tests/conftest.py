@@ -2,7 +2,7 @@
 
 A log that keeps only its end still names the tests that failed, however long their messages are. In CI a skip that
 `tests/skips.toml` does not explain fails the run. The same holds for an everyday test that costs too much
-(`tests/costs.py`).
+(`tests/tiers.py`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import costs
+from tests import tiers
 from tests.peer import CI, IS_MISSING
-from tests.tiers import examples
 
-hypothesis.settings.register_profile("everyday", deadline=None, max_examples=examples(100))  # without durations
+hypothesis.settings.register_profile("everyday", deadline=None, max_examples=tiers.examples(100))  # without durations
 hypothesis.settings.load_profile("everyday")
 
 GC_THRESHOLDS = (10_000, 20, 20)
@@ -30,7 +29,7 @@ EXPLAINED = tomllib.loads((Path(__file__).parent / "skips.toml").read_text())
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(costs.Costs(), "costs")
+    config.pluginmanager.register(tiers.Costs(), "costs")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -81,10 +80,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Genera
             line = f"error: {skipped[reason]} skipped without a reason in tests/skips.toml: {reason}"
             terminalreporter.write_line(line, red=True)
     if is_everyday(terminalreporter.config):
-        found = costs.of(terminalreporter.getreports(""))
+        found = tiers.costs_of(terminalreporter.getreports(""))
         terminalreporter.write_line(f"processor time of the tests: {sum(found.values()):.0f} s")
-        for test, cost_s in costs.over_budget(found).items():
-            text = f"{test}: {cost_s:.0f} s of processor time, the budget is {costs.BUDGET_S:.0f} s (tests/costs.py)"
+        for test, cost_s in tiers.over_budget(found).items():
+            text = f"{test}: {cost_s:.0f} s of processor time, the budget is {tiers.BUDGET_S:.0f} s (tests/tiers.py)"
             terminalreporter.write_line(text, yellow=True)
 
 
@@ -93,7 +92,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or not CI or session.exitstatus != pytest.ExitCode.OK:
         return
-    dear = is_everyday(session.config) and costs.over_budget(costs.of(reporter.getreports("")), costs.FATAL_S)
+    dear = is_everyday(session.config) and tiers.over_budget(tiers.costs_of(reporter.getreports("")), tiers.FATAL_S)
     if dear or unexplained(_reason(report) for report in reporter.getreports("skipped")):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

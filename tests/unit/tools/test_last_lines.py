@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.costs import BUDGET_S
+from tests.tiers import BUDGET_S
 
 TESTS = Path(__file__).parents[2]
 
@@ -19,9 +19,9 @@ def run(
     """Run the text of a test below a copy of the settings of these tests, with this budget."""
     (folder / "tests").mkdir()
     (folder / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-    for name in ("__init__.py", "conftest.py", "costly.toml", "costs.py", "peer.py", "skips.toml", "tiers.py"):
+    for name in ("__init__.py", "conftest.py", "costly.toml", "peer.py", "skips.toml", "tiers.py"):
         shutil.copy(TESTS / name, folder / "tests" / name)
-    budget = folder / "tests" / "costs.py"
+    budget = folder / "tests" / "tiers.py"
     budget.write_text(budget.read_text().replace(f"BUDGET_S = {BUDGET_S}", f"BUDGET_S = {budget_s}"))
     (folder / "tests" / "test_it.py").write_text(test)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(TESTS.parent)])}

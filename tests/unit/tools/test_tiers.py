@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import costs
-from tests.tiers import seeds
+from tests.tiers import COSTLY, over_budget, seeds
 from tests.unit.tools.test_last_lines import run
 
 BURNS = """
@@ -54,9 +53,9 @@ def test_an_everyday_test_above_twice_the_budget_fails_a_run_in_ci(
 
 
 def test_costs_with_a_reason_are_within_the_budget() -> None:
-    (known, *_) = costs.COSTLY
+    (known, *_) = COSTLY
     found = {f"{known}::test_x[1]": 40.0, "tests/a.py::test_a": 16.0, "tests/a.py::test_b": 20.0, "tests/c.py::c": 1.0}
-    assert list(costs.over_budget(found)) == ["tests/a.py::test_b", "tests/a.py::test_a"]
+    assert list(over_budget(found)) == ["tests/a.py::test_b", "tests/a.py::test_a"]
 
 
 def test_later_seeds_are_slow() -> None:
