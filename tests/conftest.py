@@ -22,7 +22,6 @@ from tests.peer import CI, IS_MISSING
 hypothesis.settings.register_profile("everyday", deadline=None, max_examples=tiers.examples(100))  # without durations
 hypothesis.settings.load_profile("everyday")
 
-GC_THRESHOLDS = (10_000, 20, 20)
 SKIPPED = "Skipped: "
 """pytest puts it in front of the reason."""
 EXPLAINED = tomllib.loads((Path(__file__).parent / "skips.toml").read_text())
@@ -34,11 +33,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Exempt what is loaded from garbage collection, and collect less often.
+    """Exempt what is loaded from garbage collection.
 
     The modules and tests of a worker are a gigabyte that stays. Each full collection would look through it.
     """
-    gc.set_threshold(*GC_THRESHOLDS)
     gc.disable()
     try:
         return (yield)
