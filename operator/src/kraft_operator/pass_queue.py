@@ -145,4 +145,4 @@ class Queue:
 
 def _unknown(error: Exception) -> bool:
     """Whether an error is unexpected, so that the log needs its traceback."""
-    return not type(error).__module__.startswith("kraft_operator")
+    return not type(error).__module__.startswith(("kraft_operator", "kraft_protocol"))

@@ -14,6 +14,7 @@ from kraft_operator.kube.lease import Lease
 from kraft_operator.pass_queue import FAILED_S, PACE_S, Queue
 from kraft_operator.reconcile import Key
 from kraft_operator.settings import Settings
+from kraft_protocol.client.aio import UnreachableError
 from tests.unit.operator.fake_kubernetes import FakeApi
 
 A, B = Key("n", "a"), Key("n", "b")
@@ -105,6 +106,25 @@ def test_the_earlier_time_wins() -> None:
         task.cancel()
 
     run(main())
+
+
+@pytest.mark.parametrize("error", [ApiError(500, "", "no"), UnreachableError("no answer"), ValueError("a bug")])
+def test_only_unexpected_errors_are_logged_with_a_traceback(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """A node that did not answer left a traceback since its error is of another package."""
+
+    async def main() -> None:
+        async def work(_: Key) -> float | None:
+            raise error
+
+        queue = Queue(work, Clock())
+        queue.put(A)
+        task = asyncio.create_task(queue.run(workers=1))
+        await _turns(8)
+        task.cancel()
+
+    run(main())
+    (record,) = caplog.records
+    assert bool(record.exc_info and record.exc_info[0]) == isinstance(error, ValueError)
 
 
 def test_failed_passes_are_repeated_with_growing_pauses() -> None:
