@@ -10,7 +10,9 @@ Every record is `number` in its partition; a partition's records have to be read
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -24,6 +26,22 @@ OPTIONS = json.loads(os.environ.get("CLIENT_OPTIONS", "{}"))
 READ_MAX_S = 60.0
 BEGUN = 100
 """Acknowledged records after which it says that it has begun."""
+EPOCHS = re.compile(r"bumped epoch|skipped sequence numbers|encountered error")
+"""librdkafka's lines that explain records in the log twice: it sends them again after it has bumped its epoch."""
+EPOCH_LINES_MAX = 100
+
+
+class Explanations(logging.Handler):
+    """The latest lines that explain repeated records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if EPOCHS.search(text):
+            self.lines = [*self.lines[1 - EPOCH_LINES_MAX :], f"{time.strftime('%H:%M:%S', time.gmtime())} {text}"]
 
 
 class Producing:
@@ -37,9 +55,13 @@ class Producing:
         self.waits_ms: list[float] = []
         self.pause_ms = 0.0
         self._last = time.monotonic()
+        self.explanations = Explanations()
+        logger = logging.Logger("librdkafka", logging.DEBUG)
+        logger.addHandler(self.explanations)
         self._producer = Producer(
             {
                 **OPTIONS,
+                "debug": "eos,msg",
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 1,
@@ -51,7 +73,8 @@ class Producing:
                 "reconnect.backoff.max.ms": 500,
                 "socket.connection.setup.timeout.ms": 3000,
                 "topic.metadata.refresh.interval.ms": 10_000,
-            }
+            },
+            logger=logger,
         )
 
     def run(self) -> None:
@@ -142,18 +165,21 @@ def main() -> None:
         p: sorted(acknowledged - set(consuming.read[p]))[:5] for p, acknowledged in enumerate(producing.acknowledged)
     }
     waits = sorted(producing.waits_ms)
+    disordered = [p for p, got in enumerate(consuming.read) if got != sorted(set(got))]
     report = {
         "acknowledged": len(waits),
         "failed": len(producing.failed),
         "failures": producing.failed[:5],
         "read": sum(map(len, consuming.read)),
         "lost": {p: numbers for p, numbers in lost.items() if numbers},
-        "disordered": [p for p, got in enumerate(consuming.read) if got != sorted(set(got))],
+        "disordered": disordered,
         "pause_ms_max": round(producing.pause_ms),
         "wait_ms_p50": round(waits[len(waits) // 2], 1) if waits else None,
         "wait_ms_p99": round(waits[int(len(waits) * 0.99)], 1) if waits else None,
         "wait_ms_max": round(waits[-1]) if waits else None,
     }
+    if disordered:
+        report["explanations"] = producing.explanations.lines
     print(json.dumps(report), flush=True)
 
 
