@@ -72,7 +72,7 @@ def test_a_row_has_colour_interval_and_aim(tmp_path: Path) -> None:
     text = text_of(tmp_path)
     assert "| produce | 220 MB/s | 100 MB/s | 2.20 (2.00 to 2.40) | 🟢 better | ≥ 1.3 | yes | (1) | 5 |" in text
     assert "| memory | 11 KiB | 5 KiB | 2.20 (2.00 to 2.40) | 🔴 worse | ≤ 20 KiB | yes |  | 5 |" in text
-    assert "1 are better, 0 within noise, 1 worse. 2 of 2 aims" in text
+    assert "1 are better, 0 within noise, 1 worse.\n- 2 of 2 aims" in text
     assert "\n(1) ours reads less.\n" in text
     assert "| compaction MB/s |" in text
     assert "-Xmx1024M" in text

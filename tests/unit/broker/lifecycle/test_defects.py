@@ -127,7 +127,7 @@ def test_a_fetcher_fetches_again_after_a_failure(monkeypatch: pytest.MonkeyPatch
     followed.row = lambda _: SimpleNamespace()
     loop.run(60_000)
     assert len(controller.sent) == 1
-    monkeypatch.setattr(Fetcher, "_take_all", fail)
+    monkeypatch.setattr(Fetcher, "_take_all", lambda *_: (fail() for _ in range(1)))
     with pytest.raises(ZeroDivisionError):
         controller.sent.pop().answer(SimpleNamespace(error_code=0))
     loop.run(60_000)

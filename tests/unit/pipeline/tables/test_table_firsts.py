@@ -85,7 +85,7 @@ def cases() -> Iterator[Any]:
         yield pytest.param(first, table_of, PARTITIONS[by], id=f"{first}-{table_of}-{by}", marks=marks)
 
 
-@pytest.mark.parametrize(("first", "table_of", "by"), cases())
+@pytest.mark.parametrize(("first", "table_of", "by"), list(cases()))
 def test_a_table_grows_from_a_first_batch_without_fields(
     tmp_path: Path, first: str, table_of: str, by: list[str]
 ) -> None:

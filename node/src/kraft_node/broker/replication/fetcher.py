@@ -219,7 +219,6 @@ class Fetcher:
             self._refused(ErrorCode(answer.error_code))
             return
         self._pause_ms = 0
-        self._session.answered(answer.session_id)
         self._taking = self._take_all(answer)
         self._under_way = True
         if self._take_some():
@@ -243,6 +242,7 @@ class Fetcher:
 
     def _take_all(self, answer: Any) -> Generator[None]:
         """Yields between steps."""
+        self._session.answered(answer.session_id)
         left = STEP
         for topic in answer.responses:
             for row in topic.partitions:
