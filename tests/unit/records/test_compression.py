@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+from types import SimpleNamespace
+from typing import Any
 
 import cramjam
 import pytest
 
+from kraft_protocol.records import compression
 from kraft_protocol.records.compression import Compression, compress, decompress, decompress_pieces
 from kraft_protocol.records.errors import CorruptBatch, DecompressionLimit
 
@@ -54,6 +57,27 @@ def test_many_frames_of_zstd_are_read() -> None:
     assert decompress(Compression.ZSTD, b"".join(frames)) == b"a" + b"b" * 100_000
     with pytest.raises(CorruptBatch):
         decompress(Compression.ZSTD, frames[0] + b"no frame")
+
+
+def test_many_frames_of_zstd_are_not_copied_for_each_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each frame, zstd copies the input that follows: a megabyte of empty frames would cost gigabytes."""
+    library, given = compression._zstd(), []
+
+    class Counted:
+        def __init__(self) -> None:
+            self._real = library.ZstdDecompressor()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._real, name)
+
+        def decompress(self, data: Any, most: int) -> bytes:
+            given.append(len(data))
+            return bytes(self._real.decompress(data, most))
+
+    monkeypatch.setattr(compression, "_zstd", lambda: SimpleNamespace(ZstdDecompressor=Counted))
+    empty = library.compress(b"")
+    assert decompress(Compression.ZSTD, empty * 20_000) == b""
+    assert max(given) <= 65536
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])

@@ -138,7 +138,7 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> A
             )
         if leader_epoch is not None and epoch > leader_epoch:
             break
-        written = fitting(log, headers, done, now_ms)
+        written = fitting(log, headers, done, now_ms) if done + 1 < len(headers) else []
         if len(written) > 1:
             write_run(log, view[start : written[-1].position + written[-1].length], written)
         else:

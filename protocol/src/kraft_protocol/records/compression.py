@@ -43,8 +43,8 @@ LZ4_LEVEL_DEFAULT: Final = 9
 ZSTD_LEVEL_DEFAULT: Final = 3
 _LZ4_FAST: Final = 0
 _GZIP_WBITS: Final = 31
-_GZIP_CHUNK: Final = 64 * 1024
-"""Compressed bytes per call of zlib: it copies its unused input each time it stops."""
+_CHUNK: Final = 64 * 1024
+"""Compressed bytes per call of zlib and zstd: they copy their unused input each time they stop."""
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -133,7 +133,7 @@ def _gzip_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
         while not stream.eof:
             chunk: Buffer = stream.unconsumed_tail
             if not chunk:
-                chunk = view[position : position + _GZIP_CHUNK]
+                chunk = view[position : position + _CHUNK]
                 position += len(chunk)
             part = stream.decompress(chunk, piece)
             if not part and not chunk and not stream.eof:
@@ -188,21 +188,24 @@ def _faults(codec: int) -> tuple[type[Exception], ...]:
 
 def _zstd_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
     """Of one frame or several."""
-    total = 0
-    rest: Buffer = data
+    view = memoryview(data)
+    position = total = 0
     while True:
         stream = _zstd().ZstdDecompressor()
         while not stream.eof:
-            part: bytes = stream.decompress(rest, piece)
-            rest = b""  # it keeps the input that it has not used
-            if not part and stream.needs_input:
-                raise CorruptBatch("zstd data is cut off")
+            chunk: Buffer = b""  # it keeps the input that it has not used
+            if stream.needs_input:
+                chunk = view[position : position + _CHUNK]
+                position += len(chunk)
+                if not chunk:
+                    raise CorruptBatch("zstd data is cut off")
+            part: bytes = stream.decompress(chunk, piece)
             total += len(part)
             if total > limit:
                 raise _too_long(Compression.ZSTD, limit)
             yield part
-        rest = stream.unused_data
-        if not rest:
+        position -= len(stream.unused_data)
+        if position == len(view):
             return
 
 
