@@ -29,6 +29,8 @@ MACHINE = os.environ.get("E2E_CHAOS_MACHINE", "")
 SETTLE_S = 900
 ENDS = (0, 1, -9, -15)
 """Exit codes: stopped; the Lease was lost; killed; and SIGTERM before the process had a handler."""
+LEASE_LOST = "lease was not renewed in time"
+"""In the operator's log, for each end with code 1."""
 pytestmark = [
     needs_kubernetes,
     pytest.mark.skipif(not MINUTES, reason="E2E_CHAOS_MINUTES is not set"),
@@ -85,7 +87,9 @@ def test_chaos_loses_no_record_and_the_cluster_settles(operator: None, tmp_path:
             print(f"{law.judged} deletions judged; {work.report}")
             ends = {code for code in process.ends if code not in ENDS}
             assert not law.broken, law.broken
-            assert not ends, f"exit codes {ends}: {process.log.read_text()[-3000:]}"
+            log = process.log.read_text()
+            assert not ends, f"exit codes {ends}: {log[-3000:]}"
+            assert process.ends.count(1) <= log.count(LEASE_LOST), log[-3000:]
             assert not work.report["lost"], work.report
             assert not work.report["disordered"], work.report
             assert work.report["acknowledged"] > MINUTES * 60, work.report
