@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,4 +109,4 @@ def name(request: pytest.FixtureRequest) -> str:
     """A topic or group name that no other test uses."""
     whole = f"{request.cls.__name__ if request.cls else ''}-{request.node.name}"
     plain = "".join(c if c.isalnum() else "-" for c in whole).strip("-")
-    return f"{plain[:80]}-{os.getpid()}"
+    return f"{plain[:72]}-{zlib.crc32(whole.encode()):08x}-{os.getpid()}"  # long names differ at their ends
