@@ -286,6 +286,7 @@ class Workload:
         self.name = f"{cluster.name}-{name}"
         self.namespace = cluster.namespace
         self._machine = {"kubernetes.io/hostname": machine} if machine else {}
+        self.partitions = partitions
         self.topic = f"work-{time.time_ns()}"  # its own topic, because every record in it must be its own
         bootstrap = bootstrap or f"{cluster.name}-bootstrap:9092"
         self._arguments = [bootstrap, self.topic, str(partitions), "3", str(rate)]

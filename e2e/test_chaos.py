@@ -20,6 +20,7 @@ import yaml
 from e2e.chaos.law import Law
 from e2e.chaos.process import Process
 from e2e.chaos.proxy import Proxy
+from e2e.chaos.repeats import unexplained
 from e2e.chaos.strikes import Strikes
 from e2e.kube import NAMESPACE, Cluster, Workload, get, kubectl, needs_kubernetes, operators, until
 
@@ -83,6 +84,7 @@ def test_chaos_loses_no_record_and_the_cluster_settles(operator: None, tmp_path:
                 began = time.monotonic()
                 cluster.settle(SETTLE_S)
                 print(f"settled {time.monotonic() - began:.0f} s after the last strike")
+            repeated = unexplained(cluster, work, tmp_path)
             print(f"strikes {dict(strikes.done)}; proxy {proxy.counts}; operator ended {len(process.ends)} times")
             print(f"{law.judged} deletions judged; {work.report}")
             ends = {code for code in process.ends if code not in ENDS}
@@ -91,7 +93,8 @@ def test_chaos_loses_no_record_and_the_cluster_settles(operator: None, tmp_path:
             assert not ends, f"exit codes {ends}: {log[-3000:]}"
             assert process.ends.count(1) <= log.count(LEASE_LOST), log[-3000:]
             assert not work.report["lost"], work.report
-            assert not work.report["disordered"], work.report
+            assert not repeated, (repeated[:20], work.report)
+            assert not work.report.get("displaced"), work.report
             assert work.report["acknowledged"] > MINUTES * 60, work.report
             assert "Traceback" not in process.log.read_text()
             cluster.delete()

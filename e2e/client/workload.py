@@ -16,6 +16,7 @@ import re
 import sys
 import threading
 import time
+from collections import deque
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -28,20 +29,20 @@ BEGUN = 100
 """Acknowledged records after which it says that it has begun."""
 EPOCHS = re.compile(r"bumped epoch|skipped sequence numbers|encountered error")
 """librdkafka's lines that explain records in the log twice: it sends them again after it has bumped its epoch."""
-EPOCH_LINES_MAX = 100
+EPOCH_LINES_MAX = 20_000
 
 
 class Explanations(logging.Handler):
-    """The latest lines that explain repeated records."""
+    """The lines that explain repeated records, at most `EPOCH_LINES_MAX`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.lines: list[str] = []
+        self.lines: deque[str] = deque(maxlen=EPOCH_LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         if EPOCHS.search(text):
-            self.lines = [*self.lines[1 - EPOCH_LINES_MAX :], f"{time.strftime('%H:%M:%S', time.gmtime())} {text}"]
+            self.lines.append(f"{time.strftime('%H:%M:%S', time.gmtime())} {text}")
 
 
 class Producing:
@@ -118,6 +119,7 @@ class Consuming(threading.Thread):
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__(daemon=True)
         self.read: list[list[int]] = [[] for _ in range(partitions)]
+        self.offsets: list[list[int]] = [[] for _ in range(partitions)]
         self.enough: list[int] | None = None
         self._consumer = Consumer(
             {
@@ -137,12 +139,29 @@ class Consuming(threading.Thread):
             message = self._consumer.poll(0.2)
             if message is not None and message.error() is None:
                 self.read[message.partition()].append(int(message.value()))
+                self.offsets[message.partition()].append(message.offset())
             if self.enough is not None:
                 until = min(until, time.monotonic() + READ_MAX_S)
                 # Records that were read twice count once: the last record must not be left out.
                 if all(len(set(got)) >= most for got, most in zip(self.read, self.enough, strict=True)):
                     break
         self._consumer.close()
+
+    def repeats(self) -> dict[int, dict[int, list[int]]]:
+        """By partition and number: the offsets of the records that are there more than once."""
+        found: dict[int, dict[int, list[int]]] = {}
+        for partition, (numbers, offsets) in enumerate(zip(self.read, self.offsets, strict=True)):
+            places: dict[int, list[int]] = {}
+            for number, offset in zip(numbers, offsets, strict=True):
+                places.setdefault(number, []).append(offset)
+            repeated = {number: at for number, at in places.items() if len(at) > 1}
+            if repeated:
+                found[partition] = repeated
+        return found
+
+    def displaced(self) -> list[int]:
+        """The partitions in which a record's first copy is behind a later record,."""
+        return [p for p, got in enumerate(self.read) if list(dict.fromkeys(got)) != sorted(set(got))]
 
 
 def main() -> None:
@@ -179,7 +198,8 @@ def main() -> None:
         "wait_ms_max": round(waits[-1]) if waits else None,
     }
     if disordered:
-        report["explanations"] = producing.explanations.lines
+        report["explanations"] = list(producing.explanations.lines)
+        report["repeats"], report["displaced"] = consuming.repeats(), consuming.displaced()
     print(json.dumps(report), flush=True)
 
 
