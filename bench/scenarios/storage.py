@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ SEGMENT = MIB
 """The smallest segment that both servers allow."""
 HONEST_S = 5
 """Seconds per round of the honest producer alone."""
+HONEST_PART_S = 0.5
+"""Seconds between two looks whether the disturbance has ended."""
 
 KILLED = "SIGKILL with 5 GiB of small batches not flushed, until every partition takes a produce"
 REFUSED = "produce requests refused in the 10 s after that"
@@ -136,27 +139,34 @@ def altered(target: Target, topic: str, configs: dict[str, str]) -> None:
 
 
 def honest_during(target: Target, work: Callable[[], object]) -> tuple[float, list[float]]:
-    """Seconds of `work` in another thread, and milliseconds of an honest producer's records during it."""
-    errors: list[BaseException] = []
-    taken: list[float] = []
+    """Seconds of `work`, and milliseconds of an honest producer's records during it.
 
-    def run() -> None:
+    The producer is a process of its own: `work` may hold this interpreter, for example while it lists a large folder.
+    """
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    producer = context.Process(target=_honest_until_told, args=(target.port, there), daemon=True)
+    producer.start()
+    try:
+        there.close()
+        here.recv()  # it is connected
         begun = time.monotonic()
-        try:
-            work()
-            taken.append(time.monotonic() - begun)
-        except (AssertionError, OSError) as error:
-            errors.append(error)
+        work()
+        seconds = time.monotonic() - begun
+        here.send(None)
+        return seconds, here.recv()
+    finally:
+        producer.kill()
+        producer.join()
 
-    worker = threading.Thread(target=run)
-    worker.start()
+
+def _honest_until_told(port: int, parent: Connection) -> None:
+    hostile.honest(port, HONEST_PART_S)
     waits: list[float] = []
-    while worker.is_alive():
-        waits += hostile.honest(target.port, 0.5)
-    worker.join()
-    if errors:
-        raise errors[0]
-    return taken[0], waits
+    parent.send(None)
+    while not parent.poll():
+        waits += hostile.honest(port, HONEST_PART_S)
+    parent.send(waits)
 
 
 @contextmanager
