@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from kraft_node.server.monitoring.error_counts import codes_of
+from kraft_node.server.monitoring.error_counts import codes_of, iterate_codes_of
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import codec
 from tests.wire_oracle import Question, ask, served_specs
@@ -51,3 +51,12 @@ def test_errors_are_counted_like_by_kafka() -> None:
             wrong.setdefault(name, (version, text, theirs.decode()))
     assert wrong == {}, "\n".join(map(str, wrong.items()))
     assert len(compared) >= len(served_specs()) - 1
+
+
+def test_the_codes_of_large_responses_are_those_of_small_ones() -> None:
+    rng = random.Random(6)
+    for spec in served_specs():
+        at_once, one_by_one = codes_of(spec.response), iterate_codes_of(spec.response)
+        for version in range(spec.min_version, spec.max_version + 1):
+            response = random_message(spec.response, version, rng)
+            assert list(one_by_one(response)) == list(at_once(response)), spec.name

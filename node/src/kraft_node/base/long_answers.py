@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.wire.error_response import error_response
+from kraft_protocol.wire.error_response import error_response, error_response_in_steps
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
@@ -54,20 +54,34 @@ def answer_later(turns: Turns, ctx: RequestContext, request: Any, parts: Generat
             goes_on = True
             return None
 
-        answer_with(ctx, request, go_on)
+        answer_with(ctx, request, go_on, turns)
         return goes_on
 
     turns.add(step)
 
 
-def answer_with(ctx: RequestContext, request: Any, function: Callable[[], Any]) -> None:
-    """Send the response that `function` returns, or the error that it raises. None: the answer is sent elsewhere."""
+def answer_with(ctx: RequestContext, request: Any, function: Callable[[], Any], turns: Turns | None = None) -> None:
+    """Send the response that `function` returns, or the error that it raises. None: the answer is sent elsewhere.
+
+    With `turns`, the response of an error is built there: it may have an item for each item of the request.
+    """
     try:
         response = function()
     except KafkaError as error:
-        response = error_response(request, ctx.api_version, error.code, error.message)
+        failure = (error.code, error.message)
     except Exception:
         log.exception("request failed request=%r", ctx)
-        response = error_response(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    if response is not None and not ctx.answered:
-        ctx.respond(response)
+        failure = (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    else:
+        if response is not None and not ctx.answered:
+            ctx.respond(response)
+        return
+    if turns is not None:
+        refuse_later(turns, ctx, request, *failure)
+    elif not ctx.answered:
+        ctx.respond(error_response(request, ctx.api_version, *failure))
+
+
+def refuse_later(turns: Turns, ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> None:
+    """Build the error response to a large request in turns, and send it."""
+    answer_later(turns, ctx, request, error_response_in_steps(request, ctx.api_version, code, message))

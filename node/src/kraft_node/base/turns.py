@@ -24,7 +24,7 @@ STEPS_A_TURN: Final = 16
 class Line:
     """The owners of jobs on one loop. They take steps one after the other, whatever the number of their jobs."""
 
-    __slots__ = ("_clock", "_latest", "_owners", "_scheduled", "_scheduler")
+    __slots__ = ("_clock", "_latest", "_owners", "_scheduled", "_scheduler", "after_long_turn")
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock = clock
@@ -32,6 +32,13 @@ class Line:
         self._owners: deque[Turns] = deque()
         self._latest: Turns | None = None
         self._scheduled = False
+        self.after_long_turn: Callable[[], None] | None = None
+        """Called at the end of a turn that took all of its time."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether jobs wait for a turn."""
+        return bool(self._owners)
 
     def add(self, owner: Turns) -> None:
         """Let `owner` take steps in later turns, as long as it has jobs."""
@@ -63,7 +70,11 @@ class Line:
             finally:
                 if owner.goes_on():
                     owners.append(owner)
-            if not owners or self._clock.monotonic_ms() - start_ms >= TURN_MS:
+            if self._clock.monotonic_ms() - start_ms >= TURN_MS:
+                if self.after_long_turn is not None:
+                    self.after_long_turn()
+                return
+            if not owners:
                 return
 
 

@@ -11,9 +11,11 @@ they have more items than `wire.sizes.LONG`: no honest client sends them.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kraft_node.base.long_answers import refuse_later
 from kraft_node.base.request import RequestContext
 from kraft_node.security.rewriting import changed
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -42,6 +44,9 @@ PLACEMENTS: Final = 20
 
 USERS: Final = 25
 """SCRAM entries that one turn handles: each costs two HMACs, 0.04 ms."""
+
+SETS: Final = 64
+"""Parts of the keys of a large request."""
 
 TOPICS: Final = 100
 """Topics or resources that one turn describes, with the client's allowed operations on each."""
@@ -196,18 +201,50 @@ def users(request: Any) -> Generator[Any, None, None]:
     yield changed(request, deletions=deletions, upsertions=upsertions)
 
 
+class _Distinct:
+    """Items with different keys, in their order, in pieces of `TOPICS`.
+
+    Their keys are in many sets: a set is copied when it grows, and one set of 100,000 keys would take milliseconds.
+    """
+
+    __slots__ = ("_seen", "count", "pieces")
+
+    def __init__(self) -> None:
+        self._seen: list[set[Any]] = [set() for _ in range(SETS)]
+        self.count = 0
+        self.pieces: deque[list[Any]] = deque()
+
+    def add(self, key: Any, item: Any) -> None:
+        """Keep `item` if it is the first with this key."""
+        seen = self._seen[hash(key) % SETS]
+        if key in seen:
+            return
+        seen.add(key)
+        if self.count % TOPICS == 0:
+            self.pieces.append([])
+        self.pieces[-1].append(item)
+        self.count += 1
+
+    def take(self) -> Iterator[list[Any]]:
+        """The pieces. What is no longer needed is freed after each of them."""
+        while self.pieces:
+            yield self.pieces.popleft()
+            if self._seen:
+                self._seen.pop()
+
+
 def names(request: Any) -> Generator[Any, None, None]:
     """Split a Metadata request into copies of at most `TOPICS` topics; each topic is named once."""
-    distinct: dict[tuple[str | None, Any], Any] = {}
+    by_id, by_name = _Distinct(), _Distinct()
     for number, topic in enumerate(request.topics, 1):
-        distinct.setdefault((topic.name, topic.topic_id), topic)
+        if topic.topic_id != ZERO_UUID:
+            by_id.add(topic.topic_id, topic)
+        else:
+            by_name.add(topic.name, topic)
         if number % ROWS == 0:
             yield None
-    if any(topic_id != ZERO_UUID for _, topic_id in distinct):  # names are ignored beside ids
-        distinct = {named: topic for named, topic in distinct.items() if named[1] != ZERO_UUID}
-    topics = list(distinct.values())
-    for start in range(0, len(topics), TOPICS):
-        yield changed(request, topics=topics[start : start + TOPICS])
+    for topics in (by_id if by_id.count else by_name).take():  # names are ignored beside ids
+        yield changed(request, topics=topics)
 
 
 def resources(request: Any) -> Generator[Any, None, None]:
@@ -215,19 +252,18 @@ def resources(request: Any) -> Generator[Any, None, None]:
 
     Raises KafkaError INVALID_REQUEST for more than `RESOURCES_MAX` resources.
     """
-    distinct: dict[tuple[Any, ...], Any] = {}
+    distinct = _Distinct()
     for number, resource in enumerate(request.resources, 1):
         keys = resource.configuration_keys
         named = (resource.resource_type, resource.resource_name, None if keys is None else tuple(keys))
-        distinct.setdefault(named, resource)
-        if len(distinct) > RESOURCES_MAX:
+        distinct.add(named, resource)
+        if distinct.count > RESOURCES_MAX:
             text = f"more than {RESOURCES_MAX} resources in one request"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         if number % ROWS == 0:
             yield None
-    found = list(distinct.values())
-    for start in range(0, len(found), TOPICS):
-        yield changed(request, resources=found[start : start + TOPICS])
+    for some in distinct.take():
+        yield changed(request, resources=some)
 
 
 CUTTERS: Final[Mapping[ApiKey, Callable[[Any], Iterator[Any]]]] = {
@@ -335,7 +371,7 @@ class _Pieces:
         try:
             piece = next(self._pieces, self._request)
         except KafkaError as error:
-            ctx.respond(error_response(self._request, ctx.api_version, error.code, error.message))
+            refuse_later(self._turns, ctx, self._request, error.code, error.message)
             return False
         if piece is None:
             return True

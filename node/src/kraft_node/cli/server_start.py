@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kraft_node.server")
 
-GC_THRESHOLDS: Final = (2_000, 5, 4_200)
-"""Reference counting frees the node's objects; the collector only has to find rare cycles.
-
-Large requests create hundreds of thousands of objects. The first two generations stay small, so collecting them takes a
-millisecond (ten thousand objects). Full collections are rare: one in 42 million new objects.
-"""
-
 STOP_MAX_S: Final = 60.0
 """A clean stop that takes longer is abandoned: supervisors kill nodes after about this time."""
 
@@ -131,6 +124,7 @@ class _Process:
     def run(self) -> int:
         import signal
 
+        from kraft_node.runtime.garbage import Garbage
         from kraft_node.runtime.process import ProcessMetrics
         from kraft_node.server.node import Node, StartRefused
 
@@ -154,10 +148,8 @@ class _Process:
         except (StartRefused, OSError, ValueError) as e:
             log.error("start refused: %s", e)
             return 1
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        gc.enable()
+        env = self.real.env
+        Garbage(env.line, env.clock, env.scheduler).start()
         self.real.loop.run()
         self.real.close()
         log.info("stopped code=%d", self.code)

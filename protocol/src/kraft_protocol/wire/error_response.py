@@ -7,12 +7,14 @@ other fields get the values that Kafka sets (getErrorResponse of its requests; t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kraft_protocol.wire.api import API
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from kraft_protocol.wire.classes import Message
     from kraft_protocol.wire.schema import Struct
@@ -109,11 +111,28 @@ GATHERED: dict[str, Callable[[Any], list[Any]]] = {
 """API -> items that the response's list answers, if they are not one list of the request."""
 
 
+ITEMS_A_STEP = 200
+"""Items of a response that one step makes: half a millisecond."""
+
+
 def error_response(request: Message, version: int, code: int, message: str | None = None) -> Message:
     """The response to `request` in `version` with error `code` (and `message`, if the response has a field for it)."""
+    steps = error_response_in_steps(request, version, code, message)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def error_response_in_steps(
+    request: Message, version: int, code: int, message: str | None = None
+) -> Generator[None, None, Message]:
+    """Like `error_response`, in steps of at most a millisecond. `request` must not change until the end."""
     api = API[request.SCHEMA.api_key]
     response: Any = api.response()
-    _Answer(api.name, version, int(code), message, response).fill(response, response.SCHEMA.top, request)
+    answer = _Answer(int(code), message, GATHERED.get(api.name))
+    yield from answer.fill(response, _plan_of(request.SCHEMA.api_key, version), request)
     if api.name == "Fetch":
         response.session_id = request.session_id  # type: ignore[attr-defined]
     elif api.name == "Metadata":
@@ -124,68 +143,116 @@ def error_response(request: Message, version: int, code: int, message: str | Non
     return response  # type: ignore[no-any-return]
 
 
+class _List(NamedTuple):
+    """A list of the response whose items answer items of the request."""
+
+    name: str
+    make: type
+    plan: _Plan
+
+
+@dataclass
+class _Plan:
+    """How to fill the response, or one of its items, in one version."""
+
+    codes: list[str]
+    messages: list[str]
+    values: list[tuple[str, Any]]
+    lists: list[_List]
+    repeated: list[str]
+    """Fields that repeat a field of the request's item."""
+    scalar: str | None
+    """The field for an item of the request that is a plain name or number."""
+    pairs: dict[type, list[tuple[str, str]]]
+    """By class of the request's item: a field, and the field that it repeats."""
+
+    def repeat(self, item: Any, part: Any) -> None:
+        """Name in `item` what `part` of the request names."""
+        if not hasattr(part, "unknown_tags"):
+            if self.scalar is not None:
+                setattr(item, self.scalar, part)
+            return
+        pairs = self.pairs.get(type(part))
+        if pairs is None:
+            found = [
+                (name, [one for one in ITEM_NAMES.get(name, (name,)) if hasattr(part, one)]) for name in self.repeated
+            ]
+            pairs = self.pairs[type(part)] = [(name, sources[0]) for name, sources in found if sources]
+        for name, source in pairs:
+            setattr(item, name, getattr(part, source))
+
+
+@cache
+def _plan_of(api_key: int, version: int) -> _Plan:
+    api = API[api_key]
+    return _plan(api.name, version, api.response, None)
+
+
+def _plan(api: str, version: int, root: type[Message], struct: Struct | None) -> _Plan:
+    """The plan for the response class `root` (without `struct`), or for the items of one of its structs."""
+    fields = (root.SCHEMA.top if struct is None else struct).fields
+    untouched = UNTOUCHED.get(api, {})
+    plan = _Plan([], [], [], [], [], None, {})
+    present = [field for field in fields if version in field.versions]
+    for field in present:
+        if field.name in {"error_code", "partition_error_code"}:
+            plan.codes.append(field.name)
+        elif field.name in {"error_message", "error_string"} and not field.array:
+            plan.messages.append(field.name)
+        elif field.name in untouched:
+            plan.values.append((field.name, untouched[field.name]))
+    silent = bool(plan.codes) and not (struct is None and version in ITEMS_TOO.get(api, ()))
+    for field in present:
+        inner = field.struct
+        if field.array and inner is not None and field.name in LISTS and (not silent or field.name in IDENTITIES):
+            plan.lists.append(_List(field.name, getattr(root, inner.name), _plan(api, version, root, inner)))
+    if struct is not None:
+        names = [field.name for field in fields]
+        plan.repeated += [
+            field.name for field in fields if field.struct is None and not field.name.startswith("error_")
+        ]
+        plan.scalar = next((name for name in SCALAR_NAMES if name in names), None)
+    return plan
+
+
 class _Answer:
     """The common values of all parts of one response."""
 
-    __slots__ = ("api", "code", "message", "root", "version")
+    __slots__ = ("code", "gather", "made", "message")
 
-    def __init__(self, api: str, version: int, code: int, message: str | None, root: Any) -> None:
-        self.api = api
-        self.version = version
+    def __init__(self, code: int, message: str | None, gather: Callable[[Any], list[Any]] | None) -> None:
         self.code = code
         self.message = message
-        self.root = root
+        self.gather = gather
+        self.made = 0
 
-    def fill(self, item: Any, struct: Struct, source: Any) -> None:
+    def fill(self, item: Any, plan: _Plan, source: Any) -> Generator[None, None, None]:
         """Set the error in `item`, or in the items of its lists, which answer the items of `source`."""
-        untouched = UNTOUCHED.get(self.api, {})
-        fields = [f for f in struct.fields if self.version in f.versions]
-        said = False
-        for field in fields:
-            if field.name in {"error_code", "partition_error_code"}:
-                setattr(item, field.name, self.code)
-                said = True
-            elif field.name in {"error_message", "error_string"} and not field.array:
-                setattr(item, field.name, self.message)
-            elif field.name in untouched:
-                setattr(item, field.name, untouched[field.name])
-        silent = said and not (item is self.root and self.version in ITEMS_TOO.get(self.api, ()))
-        for field in fields:
-            if silent and field.name not in IDENTITIES:
-                continue
-            if field.array and field.struct is not None and field.name in LISTS:
-                parts = self.answered(item, source, field.name)
-                setattr(item, field.name, [self.item(field.struct, part) for part in parts])
+        for name in plan.codes:
+            setattr(item, name, self.code)
+        for name in plan.messages:
+            setattr(item, name, self.message)
+        for name, value in plan.values:
+            setattr(item, name, value)
+        for name, make, inner in plan.lists:
+            items: list[Any] = []
+            setattr(item, name, items)
+            for part in self._answered(source, name):
+                answer = make()
+                inner.repeat(answer, part)
+                yield from self.fill(answer, inner, part)
+                items.append(answer)
+                self.made += 1
+                if self.made % ITEMS_A_STEP == 0:
+                    yield
 
-    def answered(self, item: Any, source: Any, name: str) -> list[Any]:
+    def _answered(self, source: Any, name: str) -> list[Any]:
         """The items of the request that the list `name` answers."""
-        gather = GATHERED.get(self.api)
-        if gather is not None and item is self.root:
+        gather, self.gather = self.gather, None  # only the top level's list
+        if gather is not None:
             return gather(source)
         for candidate in LISTS[name]:
             found = getattr(source, candidate, None)
             if isinstance(found, list) and found:
                 return found
         return []
-
-    def item(self, struct: Struct, part: Any) -> Any:
-        """The answer to one item of the request, a struct or a plain name or number."""
-        made = getattr(self.root, struct.name)()
-        if not hasattr(part, "unknown_tags"):
-            for name in SCALAR_NAMES:
-                if hasattr(made, name):
-                    setattr(made, name, part)
-                    break
-        else:
-            for field in struct.fields:
-                if field.struct is None and not field.name.startswith("error_"):
-                    _repeat(made, field.name, part)
-        self.fill(made, struct, part)
-        return made
-
-
-def _repeat(item: Any, name: str, part: Any) -> None:
-    for candidate in ITEM_NAMES.get(name, (name,)):
-        if hasattr(part, candidate):
-            setattr(item, name, getattr(part, candidate))
-            return

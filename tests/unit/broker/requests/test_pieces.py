@@ -379,3 +379,20 @@ def test_assignments_of_very_many_replicas_are_cut() -> None:
     rig.world.scheduler.run()
     assert rig.answers == [answer(request)]
     assert max(sizes) <= ROWS
+
+
+def test_a_topic_is_described_once_whatever_names_stand_beside_its_id() -> None:
+    asked: list[list[Any]] = []
+
+    def handle(ctx: RequestContext, request: Any) -> Any:
+        asked.append([(topic.name, topic.topic_id) for topic in request.topics])
+        return MetadataResponse(topics=[])
+
+    rig = Rig(ApiKey.METADATA, 12)
+    named = MetadataRequest.MetadataRequestTopic
+    ids = [Uuid(number.to_bytes(16)) for number in range(1, ROWS + 2)]
+    by_id = [named(name=f"n{time}", topic_id=one) for time in range(2) for one in ids]
+    rig.ask(MetadataRequest(topics=[*by_id, named(name="ignored")]), handle)
+    rig.world.scheduler.run()
+    assert [row for rows in asked for row in rows] == [("n0", one) for one in ids]
+    assert max(map(len, asked)) == TOPICS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from kraft_node.base.turns import STEPS_A_TURN
 from kraft_node.server.connections import large_requests
 from kraft_node.server.connections.connection import COSTLY_BYTES
+from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
+from kraft_protocol.wire.error_response import ITEMS_A_STEP
 from kraft_protocol.wire.messages import HeartbeatResponse, MetadataRequest, MetadataResponse, ProduceRequest
 from kraft_protocol.wire.messages import ProduceResponse as Produced
 from kraft_protocol.wire.runtime import COUNTED_ITEMS, STEP_ITEMS
@@ -266,3 +269,25 @@ def test_an_answered_large_request_is_freed_in_steps(monkeypatch: pytest.MonkeyP
     assert not others
     ctx.respond(MetadataResponse())
     assert held[1] is message
+
+
+def test_the_refusal_of_a_large_request_is_built_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, the response to a Fetch of 300,000 partitions took three seconds."""
+    turns_left: list[int] = []
+
+    def refuse(_ctx: Any, _request: Any) -> Any:
+        turns_left.append(COUNT // ITEMS_A_STEP // STEPS_A_TURN)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "too long")
+
+    world = World({ApiKey.METADATA: refuse})
+    encoding = SimpleNamespace(add=lambda *_: turns_left.append(0))
+    monkeypatch.setattr(world.listener, "encoding", encoding)
+    connection, _ = world.connect()
+    feed(connection, metadata(COUNT))
+    while not turns_left:
+        one_turn(world)
+    for _ in range(turns_left.pop()):
+        assert not turns_left
+        one_turn(world)
+    one_turn(world)
+    assert turns_left == [0]

@@ -155,7 +155,7 @@ class Answering(Received):
     def _encoding(self, ctx: RequestContext, message: Any) -> Generator[None, None, list[Outgoing] | None]:
         """Encode a long answer. Returns None if the connection is closed."""
         if not self.closed:
-            self.server.apis[ctx.api_key].metrics.answered(message)
+            yield from self.server.apis[ctx.api_key].metrics.answered_in_steps(message)
         steps = encode_response_in_steps(ctx.correlation_id, ctx.api_key, ctx.api_version, message)
         try:
             while not self.closed:

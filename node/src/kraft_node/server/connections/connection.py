@@ -18,6 +18,7 @@ import logging
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base.long_answers import refuse_later
 from kraft_node.base.request import RequestContext
 from kraft_node.server.connections.answering import PRODUCE, SIZE
 from kraft_node.server.connections.authentication import Authenticating
@@ -384,10 +385,10 @@ class Connection(Authenticating):
         try:
             response = api.handler(ctx, request)
         except KafkaError as e:
-            response = self._failed(request, version, e)
+            response = self._failed(ctx, request, e, len(frame))
         except Exception:
             log.exception("request failed api=%s version=%d peer=%s", api.name, version, self.peer_host)
-            response = self._failed(request, version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            response = self._failed(ctx, request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR), len(frame))
         if response is None:
             if not ctx.answered and not self.closed:
                 if counts:
@@ -398,15 +399,18 @@ class Connection(Authenticating):
             self._take(ctx, response)
         return None if self.closed else metric
 
-    def _failed(self, request: Any, version: int, error: KafkaError) -> Any:
-        """The answer to a failed request.
+    def _failed(self, ctx: RequestContext, request: Any, error: KafkaError, size: int) -> Any:
+        """The answer to a failed request of `size` bytes; None if it is large, so that its answer comes later.
 
-        None closes the connection, which is the only signal for a Produce with acks=0.
+        Closes the connection after a Produce with acks=0: this is the only signal for it.
         """
         if getattr(request, "acks", None) == 0:
             self.close()
             return None
-        return error_response(request, version, error.code, error.message)
+        if size > COSTLY_BYTES:
+            refuse_later(self.server.turns, ctx, request, error.code, error.message)
+            return None
+        return error_response(request, ctx.api_version, error.code, error.message)
 
     def _goes_on_at_once(self) -> bool:
         if self._yielded or self._short or self._rest is not None or self._large is not None:

@@ -36,6 +36,9 @@ FEW_ITEMS: Final = 64 * STEP_ITEMS
 FREED_A_STEP: Final = 500
 """Items that are freed in one step: a tenth of a millisecond."""
 
+COPIES_A_STEP: Final = 20
+"""Parts of arrays that are copied in one step."""
+
 FEW_IN_ITEM: Final = 16
 """Items of an array within an item that are freed with it."""
 
@@ -99,26 +102,31 @@ def _freed(held: list[Any]) -> Generator[None, None, None]:
     Others may still use the message, so it stays as it is: copies of its arrays keep the items.
     """
     yield
-    arrays = _arrays(held.pop(), 0)
-    while arrays:
+    kept: list[list[Any]] = []
+    yield from _copied(held[0], 0, kept)
+    held.clear()
+    while kept:
         left = FREED_A_STEP
-        while arrays and left > 0:
-            some = arrays[-1][-left:]
-            if some:
-                del arrays[-1][-left:]
-                left -= len(some)
-                for inner in [_arrays(item, FEW_IN_ITEM) for item in some if hasattr(item, "_fields")]:
-                    arrays += inner
-            else:
-                arrays.pop()
+        while kept and left > 0:
+            some = kept.pop()
+            left -= len(some)
+            for item in some:
+                if hasattr(item, "_fields"):
+                    yield from _copied(item, FEW_IN_ITEM, kept)
+            item = None
             some.clear()
         yield
 
 
-def _arrays(message: Message, few: int) -> list[list[Any]]:
-    """Copies of the arrays in a message or item with more than `few` items."""
-    values = (getattr(message, name) for name in message._fields)
-    return [list(value) for value in values if isinstance(value, list) and len(value) > few]
+def _copied(holder: Message, few: int, into: list[list[Any]]) -> Generator[None, None, None]:
+    """Copy the arrays in a message or item that have more than `few` items, in parts."""
+    for name in holder._fields:
+        array = getattr(holder, name)
+        if isinstance(array, list) and len(array) > few:
+            for start in range(0, len(array), FREED_A_STEP):
+                into.append(array[start : start + FREED_A_STEP])
+                if len(into) % COPIES_A_STEP == 0:
+                    yield
 
 
 def _nothing(_outcome: object) -> None:

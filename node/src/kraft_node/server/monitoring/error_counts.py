@@ -7,7 +7,8 @@ the same as in Kafka's response classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -38,6 +39,22 @@ ONLY_FAILURES: Final = frozenset(
 
 def codes_of(response: type[Message]) -> Codes:
     """The function that lists the codes of responses of the class, 0 for each success."""
+    found = _sources(response)
+    text = found[0] if len(found) == 1 and found[0][0] == "[" else f"[{', '.join('*' + place for place in found)}]"
+    made: Codes = eval(f"lambda m: {text}")  # noqa: S307  # our own text, from our own schemas
+    return made
+
+
+def iterate_codes_of(response: type[Message]) -> Callable[[Any], Iterator[int]]:
+    """Like `codes_of`; the codes of large responses are found one by one."""
+    found = [f"({text[1:-1]})" if text[0] == "[" and " for " in text else text for text in _sources(response)]
+    text = f"lambda m: chain({', '.join(found)})"
+    made: Callable[[Any], Iterator[int]] = eval(text, {"chain": chain})  # noqa: S307  # as above
+    return made
+
+
+def _sources(response: type[Message]) -> list[str]:
+    """Expressions for the codes in the response `m`."""
     name = response.SCHEMA.name
     uncounted = UNCOUNTED.get(name, ())
     found = [text for path, text in _places(response.SCHEMA.top, "m", 0) if not set(path).intersection(uncounted)]
@@ -45,9 +62,7 @@ def codes_of(response: type[Message]) -> Codes:
         found[0] = f"(() if m.{ONLY_WITHOUT[name]} else {found[0]})"
     elif name in ONLY_FAILURES:
         found[0] = f"filter(None, {found[0]})"
-    text = found[0] if len(found) == 1 and found[0][0] == "[" else f"[{', '.join('*' + place for place in found)}]"
-    made: Codes = eval(f"lambda m: {text}")  # noqa: S307  # our own text, from our own schemas
-    return made
+    return found
 
 
 def _places(struct: Struct, holder: str, depth: int) -> list[tuple[tuple[str, ...], str]]:
