@@ -170,9 +170,8 @@ def _cutting(turns: Turns, key: ApiKey, handler: Handler) -> Handler:
         lists = shape if ctx.api_version >= since else before
         if not _is_large(request, lists.request_path):
             return handler(ctx, request)
-        answering = _refuse if key == ApiKey.CREATE_TOPICS and _exceeds(request) else handler
         parts = pieces(request, lists.request_path, lists.rows) if cut_otherwise is None else cut_otherwise(request)
-        turns.add(_Pieces(turns, answering, ctx, request, parts, lists.response_path).step)
+        turns.add(_Pieces(turns, handler, ctx, request, parts, lists.response_path).step)
         return None
 
     return handle
@@ -266,21 +265,28 @@ def resources(request: Any) -> Generator[Any, None, None]:
         yield changed(request, resources=some)
 
 
+def new_topics(request: Any) -> Generator[Any, None, None]:
+    """Split a CreateTopics request into copies of `PLACEMENTS` topics.
+
+    Raises KafkaError POLICY_VIOLATION if they have more than `PARTITIONS_MAX` partitions.
+    """
+    partitions = 0
+    for number, topic in enumerate(request.topics, 1):
+        partitions += len(topic.assignments) or max(1, topic.num_partitions)
+        if number % ROWS == 0:
+            yield None
+    if partitions > PARTITIONS_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    yield from pieces(request, ("topics",), PLACEMENTS)
+
+
 CUTTERS: Final[Mapping[ApiKey, Callable[[Any], Iterator[Any]]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: users,
+    ApiKey.CREATE_TOPICS: new_topics,
     ApiKey.METADATA: names,
     ApiKey.DESCRIBE_CONFIGS: resources,
 }
-"""APIs with requests that must not name an item in two pieces. The generators yield None while no piece is ready."""
-
-
-def _exceeds(request: Any) -> bool:
-    """Whether all topics together have more than `PARTITIONS_MAX` partitions, Kafka's limit for CreateTopics."""
-    return sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in request.topics) > PARTITIONS_MAX
-
-
-def _refuse(_ctx: RequestContext, _piece: Any) -> Any:
-    raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+"""APIs whose requests are looked through as a whole first. The generators yield None while no piece is ready."""
 
 
 def _is_large(request: Any, path: tuple[str, ...]) -> bool:
