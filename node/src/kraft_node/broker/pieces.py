@@ -334,11 +334,19 @@ def pieces(holder: Any, path: tuple[str, ...], most: int) -> Generator[Any, None
 
 
 def merge(answer: Any, more: Any, path: tuple[str, ...]) -> None:
-    """Append the rows of `more` to the rows of `answer`."""
+    """Append the rows of `more` to the rows of `answer`. The longer throttle time counts.
+
+    An item that was split fails as a whole if a part of it fails: clients take a missing row for "nothing there".
+    """
+    if getattr(more, "throttle_time_ms", 0):
+        answer.throttle_time_ms = max(answer.throttle_time_ms, more.throttle_time_ms)
     name, deeper = path[0], path[1:]
     into, new = getattr(answer, name), getattr(more, name)
     if into and new and deeper and _identity(into[-1]) == _identity(new[0]):
-        merge(into[-1], new[0], deeper)
+        if getattr(new[0], "error_code", ErrorCode.NONE):
+            into[-1] = new[0]
+        elif not getattr(into[-1], "error_code", ErrorCode.NONE):
+            merge(into[-1], new[0], deeper)
         new = new[1:]
     into += new
 

@@ -208,6 +208,52 @@ def test_offsets_of_many_groups_and_of_a_large_one() -> None:
     assert max(sizes) <= ROWS
 
 
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_group_whose_piece_fails_gets_the_error_and_no_offsets(failing: int) -> None:
+    """A consumer takes a partition without a row for one without an offset, and would start anew there."""
+    group, topic = OffsetFetchRequest.OffsetFetchRequestGroup, OffsetFetchRequest.OffsetFetchRequestTopics
+    small = group("small", topics=[topic("a", partition_indexes=[1])])
+    large = group("large", topics=[topic("a", partition_indexes=list(range(3 * PARTITIONS)))])
+    rig = Rig(ApiKey.OFFSET_FETCH, 8)
+    handled = 0
+
+    def handle(ctx: RequestContext, piece: Any) -> Any:
+        nonlocal handled
+        response = offsets_of(piece)
+        if piece.groups[0].group_id == "large":
+            if handled == failing:
+                error = OffsetFetchResponse.OffsetFetchResponseGroup("large", [], ErrorCode.STALE_MEMBER_EPOCH)
+                response = OffsetFetchResponse(groups=[error])
+            handled += 1
+        return response
+
+    rig.ask(OffsetFetchRequest(groups=[small, large, small]), handle)
+    rig.world.scheduler.run()
+    assert handled == 3
+    found = {each.group_id: (each.error_code, sum(len(t.partitions) for t in each.topics)) for each in groups_of(rig)}
+    assert found == {"small": (ErrorCode.NONE, 1), "large": (ErrorCode.STALE_MEMBER_EPOCH, 0)}
+
+
+def groups_of(rig: Rig) -> list[Any]:
+    (answer,) = rig.answers
+    return list(answer.groups)
+
+
+def test_the_longest_throttle_time_of_the_pieces_counts() -> None:
+    topic = CreateTopicsRequest.CreatableTopic
+    rig = Rig(ApiKey.CREATE_TOPICS, 6)
+    times = iter([0, 0, 700, 300])
+
+    def handle(ctx: RequestContext, piece: Any) -> Any:
+        response = error_response(piece, 6, ErrorCode.THROTTLING_QUOTA_EXCEEDED, None)
+        response.throttle_time_ms = next(times, 0)
+        return response
+
+    rig.ask(CreateTopicsRequest(topics=[topic(f"t{i}", 1, 1) for i in range(ROWS + 1)]), handle)
+    rig.world.scheduler.run()
+    assert rig.answers[0].throttle_time_ms == 700
+
+
 def test_long_lists_of_group_names_are_cut_into_pieces() -> None:
     rig = Rig(ApiKey.DESCRIBE_GROUPS, 5)
     request = DescribeGroupsRequest(groups=[f"g{i}" for i in range(COUNT)])
