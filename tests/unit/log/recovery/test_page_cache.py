@@ -99,6 +99,34 @@ def test_a_second_kill_costs_no_more_than_the_first() -> None:
     assert spent[1] < spent[0] / 2  # of the first
 
 
+@pytest.mark.parametrize("flushed", range(0, BATCHES, 7))
+@pytest.mark.parametrize("lost_epochs", [False, True])
+def test_a_kill_keeps_the_epochs_between_the_last_index_entry_and_the_recovery_point(
+    flushed: int, *, lost_epochs: bool
+) -> None:
+    """Nothing read the headers there, so an epoch that begins there began too late after the start, or was missing."""
+    node = Node()
+    config = make_config({"index.interval.bytes": "1000"})
+    manager = node.start(lambda _: config)
+    manager.directories[0].pending_index_bytes = 100
+    log = manager.create("t", 0, ID)
+    for number in range(BATCHES):
+        log.append_as_leader(batch(b"%d" % number), number // 3, NOW)
+        if number == flushed:
+            log.high_watermark = log.end_offset
+            log.flush()
+            manager.checkpoint_all()
+            node.rest(100)
+    known = log.leader_epochs.entries()
+    node.kill()
+    if lost_epochs:
+        node.disk.remove(f"/d1/t-0/{names.LEADER_EPOCH_CHECKPOINT}")
+    again = node.start(lambda _: config).get("t", 0)
+    assert again is not None
+    assert again.end_offset == BATCHES
+    assert again.leader_epochs.entries() == known
+
+
 def test_a_log_is_scanned_whole_after_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
     node = killed_node()
     node.disk.sync_all()

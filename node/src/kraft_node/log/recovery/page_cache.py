@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.env import read_file
 from kraft_node.log import names
+from kraft_node.log.config import LONG_MAX
 from kraft_node.log.segments.files import write_file
 from kraft_node.log.segments.index import ENTRY, ENTRY_SIZE
 from kraft_node.log.segments.scan import BadBatch, batches
@@ -87,9 +88,12 @@ def walk_start(log: Log, *, epochs_known: bool) -> int | None:
             if _read_rest(segment, end, log.leader_epochs) != bases[number + 1]:
                 return None
         start = _read_index(log.active, log.leader_epochs)
+        if start is None:
+            return None
+        _read_rest(log.active, start, log.leader_epochs, log.recovery_point)
     except BadBatch:
         return None
-    return None if start is None else max(start.base_offset, log.recovery_point)
+    return max(start.base_offset, log.recovery_point)
 
 
 def _read_index(segment: Segment, epochs: LeaderEpochs) -> BatchHeader | None:
@@ -122,10 +126,15 @@ def _read_index(segment: Segment, epochs: LeaderEpochs) -> BatchHeader | None:
     return end
 
 
-def _read_rest(segment: Segment, end: BatchHeader | None, epochs: LeaderEpochs) -> int:
-    """Assign the leader epochs from `end` on. Returns the offset where the segment ends. Raises BadBatch, OSError."""
+def _read_rest(segment: Segment, end: BatchHeader | None, epochs: LeaderEpochs, before: int = LONG_MAX) -> int:
+    """Assign the leader epochs of the batches from `end` on that begin before offset `before`.
+
+    Returns the offset where these batches end. Raises BadBatch, OSError.
+    """
     next_offset = segment.base
     for header in batches(segment.file(), 0 if end is None else end.position, segment.size):
+        if header.base_offset >= before:
+            break
         if end is None and header.position + header.length < segment.size:
             raise BadBatch(header.position, "the index lacks later batches")
         epochs.assign(header.partition_leader_epoch, header.base_offset)
