@@ -18,6 +18,8 @@ def fitting(log: Log, headers: Sequence[BatchHeader], start: int, now_ms: int) -
     """The successive batches from `headers[start]` on that the active segment can take in one write.
 
     They continue the log in its latest epoch, and none of them begins a segment. Empty if not even the first does.
+    A marker is the last of them: after a kill, the index of aborted transactions is trusted up to the batch of the last
+    index entry on disk. So no entry may be written for a later batch before the marker is noted.
     """
     segment = log.active
     found: list[BatchHeader] = []
@@ -33,6 +35,8 @@ def fitting(log: Log, headers: Sequence[BatchHeader], start: int, now_ms: int) -
         if log.roll_due(segment, header.last_offset, header.max_timestamp, now_ms):
             break
         found.append(header)
+        if header.is_control:
+            break
         end = header.next_offset
     return found
 

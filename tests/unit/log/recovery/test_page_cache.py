@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from kraft_node.log.log import Log
 from kraft_node.log.manager.log_manager import LogManager
 from kraft_node.log.recovery import opening, walking
 from kraft_protocol.errors import KafkaError
+from kraft_protocol.records.control import build_marker
 from tests.unit.log.node import ID, Node
 from tests.unit.log.world import NOW, batch, values
 
@@ -125,6 +128,35 @@ def test_a_kill_keeps_the_epochs_between_the_last_index_entry_and_the_recovery_p
     assert again is not None
     assert again.end_offset == BATCHES
     assert again.leader_epochs.entries() == known
+
+
+class Killed(BaseException):
+    """The end of the process, at an operation of its disk."""
+
+
+@pytest.mark.parametrize("operations", range(16))
+def test_a_kill_while_a_follower_appends_keeps_the_index_of_aborted_transactions(operations: int) -> None:
+    """A response was one write, and its entries in the offset index came before those of its aborted transactions."""
+    config = make_config({"index.interval.bytes": "0"})
+    node = Node()
+    manager = node.start(lambda _: config)
+    manager.directories[0].pending_index_bytes = 0
+    log = manager.create("t", 0, ID)
+    log.append_as_follower(batch(b"first", leader_epoch=0))
+    of_producer: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "leader_epoch": 0}
+    sent = [
+        batch(b"aborted", base_offset=1, base_sequence=0, transactional=True, **of_producer),
+        build_marker(commit=False, base_offset=2, timestamp=NOW, coordinator_epoch=0, **of_producer),
+        *(batch(b"plain", base_offset=offset, leader_epoch=0) for offset in range(3, 9)),
+    ]
+    node.disk.on_death = Killed
+    node.disk.die_after(operations)
+    with contextlib.suppress(Killed):
+        log.append_as_follower(b"".join(sent))
+    node.kill()
+    again = node.start(lambda _: config).get("t", 0)
+    assert again is not None
+    assert again.aborted_transactions(0, 100) == ([(1, 1)] if again.end_offset > 2 else [])
 
 
 def test_a_log_is_scanned_whole_after_a_reboot(monkeypatch: pytest.MonkeyPatch) -> None:
