@@ -309,6 +309,23 @@ def test_deleted_records_that_come_back_have_their_epochs() -> None:
         assert later.leader_epochs.entries() == [(0, 0), (1, 2), (2, 4)], "they were written"
 
 
+def test_records_that_a_kill_brings_back_after_a_truncation_to_their_end_have_their_epochs() -> None:
+    """All were deleted, so the truncation removed the last epoch. The new start was not in the checkpoint."""
+    world = LogWorld()
+    log = world.open()
+    for epoch in range(3):
+        log.append_as_leader(batch(b"a", b"b"), epoch, NOW)
+    log.high_watermark = 6
+    log.flush()
+    log.delete_records(6)
+    log.truncate_to(6)
+    assert log.leader_epochs.entries() == []
+    world.dir.files.shed()
+    again = world.open(clean=False, recovery_point=6)
+    assert (again.start_offset, again.end_offset) == (0, 6)
+    assert again.leader_epochs.entries() == [(0, 0), (1, 2), (2, 4)]
+
+
 def test_a_damaged_snapshot_is_replaced_by_an_older_one() -> None:
     world = LogWorld()
     log = write(world, 30, CONFIG)

@@ -218,15 +218,17 @@ def _rebuild_epochs(log: Log) -> None:
 
 
 def _restore_trimmed_epochs(log: Log) -> None:
-    """Find the epochs of deleted records that a loss of power brought back.
+    """Find the epochs of deleted records that a kill or a loss of power brought back.
 
-    DeleteRecords and retention trim the epochs. The trimmed file can be durable before the log's new start is.
+    DeleteRecords and retention trim the epochs. The trimmed file can be durable before the log's new start is. If all
+    records were deleted, a truncation to the end removes the last epoch, too.
     """
     trimmed = log.leader_epochs.entries()
-    if not trimmed or trimmed[0][1] <= log.start_offset:
+    begin = trimmed[0][1] if trimmed else log.end_offset
+    if begin <= log.start_offset:
         return
     epochs = LeaderEpochs()
-    _add_epochs(log, epochs, log.segment_number(log.start_offset), trimmed[0][1])
+    _add_epochs(log, epochs, log.segment_number(log.start_offset), begin)
     for epoch, start in trimmed:
         epochs.assign(epoch, start)
     if epochs.entries() != trimmed:
