@@ -1,13 +1,15 @@
 """Plants known bugs, one at a time, into a copy of the product, and requires that the everyday checks find each bug.
 
 `python -m tools.planted tests/sim/raft/planted [NAME…]`. Each bug is a file. Lines that begin with `#` describe it.
-Then follow `file:`, `package:` (default node/src/kraft_node), and optionally `catch:` (pytest arguments; without it,
-the Raft simulator must find the bug). The old text stands between `<<<<` and `====`, the new text between `====` and
-`>>>>`. The old text must occur exactly once, so that an outdated bug is noticed. Exit code 0: all bugs were found.
+Then follow `file:`, `package:` (default node/src/kraft_node), and optionally `catch:` (pytest arguments) or
+`simulator:` (`raft` or `migration`; without both, the Raft simulator must find the bug). The old text stands between
+`<<<<` and `====`, the new text between `====` and `>>>>`. The old text must occur exactly once, so that an outdated bug
+is noticed. `found.json` in the folder keeps the seed that last found each bug. Exit code 0: all bugs were found.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -20,8 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-SIMULATOR = ["-m", "kraft_node.testing.raft", "--seeds", "1000", "--events", "2000"]
-"""The budget of the everyday run."""
+SIMULATORS = {
+    "raft": (["-m", "kraft_node.testing.raft", "--events", "2000"], 1000),
+    "migration": (["-m", "kraft_node.testing.migration", "--until-broken"], 40),
+}
+"""Name -> its command, and how many seeds it may try: the budget of the everyday run."""
 TIMEOUT_S = 900
 PACKAGE = "node/src/kraft_node"
 
@@ -34,6 +39,7 @@ class Bug(NamedTuple):
     package: str
     file: str
     catch: list[str]
+    simulator: str
     old: str
     new: str
 
@@ -45,6 +51,8 @@ class Outcome(NamedTuple):
     caught: bool
     by: str
     seconds: float
+    seed: int | None = None
+    """The seed that found it; None: a test did."""
 
 
 def read_bug(path: Path) -> Bug:
@@ -56,8 +64,10 @@ def read_bug(path: Path) -> Bug:
     fields = dict(re.findall(r"^(\w+): (.*)$", head, re.MULTILINE))
     if not separator or "file" not in fields or not about:
         raise ValueError(f"{path}: no planted bug")
-    package = fields.get("package", PACKAGE)
-    return Bug(path.stem, about, package, fields["file"], fields.get("catch", "").split(), old, new)
+    package, simulator = fields.get("package", PACKAGE), fields.get("simulator", "raft")
+    if simulator not in SIMULATORS:
+        raise ValueError(f"{path}: the simulator {simulator} does not exist; use {', '.join(SIMULATORS)}")
+    return Bug(path.stem, about, package, fields["file"], fields.get("catch", "").split(), simulator, old, new)
 
 
 def plant(bug: Bug, source: str) -> str:
@@ -75,7 +85,9 @@ def try_bug(bug: Bug) -> Outcome:
         shutil.copytree(ROOT / bug.package, copy, ignore=shutil.ignore_patterns("__pycache__", "workloads"))
         target = copy / bug.file
         target.write_text(plant(bug, target.read_text()))
-        command = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *bug.catch] if bug.catch else SIMULATOR
+        simulator, seeds = SIMULATORS[bug.simulator]
+        pytest = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        command = [*pytest, *bug.catch] if bug.catch else [*simulator, "--seeds", str(seeds)]
         done = subprocess.run(
             [sys.executable, *command],
             cwd=ROOT,
@@ -87,21 +99,30 @@ def try_bug(bug: Bug) -> Outcome:
         )
     found = re.search(r"^(seed \d+: .*|E .*Error.*|FAILED .*)$", done.stdout, re.MULTILINE)
     caught = done.returncode == 1 and found is not None
-    seed = re.match(r"seed (\d+):", found.group(1)) if found else None
-    if caught and seed and not _holds_without_bug(seed.group(1)):
-        return Outcome(bug, False, f"seed {seed.group(1)} fails without the bug, too", time.monotonic() - begun)
+    match = re.match(r"seed (\d+):", found.group(1)) if found else None
+    seed = None if match is None else int(match.group(1))
+    if caught and seed is not None and not _holds_without_bug(bug.simulator, seed):
+        return Outcome(bug, False, f"seed {seed} fails without the bug, too", time.monotonic() - begun)
     by = found.group(1) if found else f"exit code {done.returncode} {done.stderr[-300:]}"
-    return Outcome(bug, caught, by, time.monotonic() - begun)
+    return Outcome(bug, caught, by, time.monotonic() - begun, seed)
 
 
-def _holds_without_bug(seed: str) -> bool:
+def _holds_without_bug(simulator: str, seed: int) -> bool:
     """Whether that seed passes without the bug, so that the bug broke the law."""
-    command = ["-m", "kraft_node.testing.raft", "--seeds", "1", "--seed-from", seed, "--events", "2000"]
+    command = [*SIMULATORS[simulator][0], "--seeds", "1", "--seed-from", str(seed)]
     env = {**os.environ, "PYTHONPATH": f"{ROOT}/protocol/src:{ROOT}/node/src"}
     done = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=env, capture_output=True, timeout=TIMEOUT_S, check=False
     )
     return done.returncode == 0
+
+
+def _keep(path: Path, outcomes: list[Outcome]) -> None:
+    """Note the seeds that found bugs in `path`; the seeds of bugs that did not run stay."""
+    seeds: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+    seeds |= {one.bug.name: one.seed for one in outcomes if one.caught and one.seed is not None}
+    if seeds:
+        path.write_text(json.dumps(dict(sorted(seeds.items())), indent=1) + "\n")
 
 
 def main(arguments: list[str]) -> int:
@@ -115,6 +136,7 @@ def main(arguments: list[str]) -> int:
             outcomes.append(outcome)
             verdict = "caught" if outcome.caught else "MISSED"
             print(f"{verdict} {outcome.bug.name} ({outcome.seconds:.0f} s): {outcome.by[:160]}", flush=True)
+    _keep(folder / "found.json", outcomes)
     score = sum(outcome.caught for outcome in outcomes)
     print(f"{score} of {len(outcomes)} planted bugs caught")
     return 0 if score == len(outcomes) else 1

@@ -14,9 +14,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed-from", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=100)
+    parser.add_argument("--until-broken", action="store_true", help="stop at the first seed that breaks a law")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    outcomes = [MigrationScenario(seed).run() for seed in range(options.seed_from, options.seed_from + options.seeds)]
+    outcomes = []
+    for seed in range(options.seed_from, options.seed_from + options.seeds):
+        outcomes.append(MigrationScenario(seed).run())
+        if outcomes[-1].broken and options.until_broken:
+            break
     broken = [one for one in outcomes if one.broken]
     for one in broken:
         print(f"seed {one.seed}: {one.broken}")
