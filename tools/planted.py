@@ -91,7 +91,7 @@ def try_bug(bug: Bug) -> Outcome:
         done = subprocess.run(
             [sys.executable, *command],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(copy.parent), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONPATH": _paths(copy.parent), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -107,10 +107,15 @@ def try_bug(bug: Bug) -> Outcome:
     return Outcome(bug, caught, by, time.monotonic() - begun, seed)
 
 
+def _paths(*first: Path) -> str:
+    """The packages of this tree, after `first`."""
+    return os.pathsep.join(map(str, [*first, *(ROOT / name / "src" for name in ("protocol", "node", "operator"))]))
+
+
 def _holds_without_bug(simulator: str, seed: int) -> bool:
     """Whether that seed passes without the bug, so that the bug broke the law."""
     command = [*SIMULATORS[simulator][0], "--seeds", "1", "--seed-from", str(seed)]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}/protocol/src:{ROOT}/node/src"}
+    env = {**os.environ, "PYTHONPATH": _paths()}
     done = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=env, capture_output=True, timeout=TIMEOUT_S, check=False
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
-from typing import TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
 from kraft_protocol.buffers import Buffer, FileSlice
 from kraft_protocol.wire.classes import Message, counted_decoder, step_decoder, step_encoder
@@ -81,7 +81,7 @@ def _decode_error(cls: type[Message], buffer: Buffer, version: int, error: Excep
     return DecodeError(f"{cls.__name__} version {version}: {error}")
 
 
-def encode(message: Message, version: int) -> bytes:
+def encode(message: Message | EncodedMessage, version: int) -> bytes:
     """The message's bytes. File slices in it are read. Raises EncodeError."""
     parts = encode_parts(message, version)
     if len(parts) == 1 and not isinstance(parts[0], FileSlice):
@@ -89,7 +89,7 @@ def encode(message: Message, version: int) -> bytes:
     return b"".join(p.read() if isinstance(p, FileSlice) else p for p in parts)
 
 
-def encode_parts(message: Message, version: int, head: Buffer = b"") -> list[Buffer | FileSlice]:
+def encode_parts(message: Message | EncodedMessage, version: int, head: Buffer = b"") -> list[Buffer | FileSlice]:
     """`head` and the message's bytes, in parts that are sent in order, so that records are not copied.
 
     Raises EncodeError.
@@ -124,10 +124,30 @@ def encode_in_steps(
     return sent
 
 
+class EncodedMessage:
+    """A message that was encoded in one version, in place of the message in `encode_parts`."""
+
+    __slots__ = ("SCHEMA", "_body", "_encoders")
+
+    def __init__(self, message: Message, version: int, body: bytes | bytearray) -> None:
+        self.SCHEMA = message.SCHEMA
+        self._body = body
+        self._encoders = {version: self._put}
+
+    def encoder(self, version: int) -> Callable[[Any, bytearray, list[Any]], bytearray]:
+        """Raises KeyError: there are no other versions."""
+        raise KeyError(version)
+
+    def _put(self, _: Any, head: bytearray, sent: list[Any]) -> bytearray:
+        del sent
+        head += self._body
+        return head
+
+
 _UNFIT = (EncodeError, struct.error, AttributeError, TypeError, ValueError, OverflowError, AssertionError)
 
 
-def _encode_error(message: Message, version: int, error: Exception) -> EncodeError:
+def _encode_error(message: Message | EncodedMessage, version: int, error: Exception) -> EncodeError:
     if isinstance(error, EncodeError):
         return EncodeError(f"{type(message).__name__} version {version}: {error}")
     return EncodeError(f"{type(message).__name__} version {version}: {error}: {message!r:.500}")

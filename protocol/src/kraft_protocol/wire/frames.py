@@ -120,7 +120,7 @@ def _put_head(parts: list[Buffer | FileSlice], correlation_id: int, *, flexible:
 
 
 def encode_request(
-    correlation_id: int, api_key: int, version: int, client_id: str | None, message: Message
+    correlation_id: int, api_key: int, version: int, client_id: str | None, message: Message | codec.EncodedMessage
 ) -> list[Buffer | FileSlice]:
     """A whole frame, in parts that are sent in order. Raises EncodeError."""
     name = b"" if client_id is None else client_id.encode()
