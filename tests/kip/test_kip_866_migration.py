@@ -11,113 +11,16 @@ from typing import Any
 
 import pytest
 
-from kraft_node.cli import metadata_tree
 from kraft_node.migration import driver as driver_module
 from kraft_node.migration.claim import claim, release
 from kraft_node.migration.tree import paths
-from kraft_node.testing.zookeeper import SimZooKeeper
+from kraft_node.server.shutdown import RAFT_SHUTDOWN_MAX_MS, ZOOKEEPER_MAX_MS
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire import stored as r
-from tests.kip.cluster import Cluster
+from tests.kip.migrating import KEY, MIGRATION, PRE_MIGRATION, Migrating, brokers_learn_who_the_controller_is
 
-LEVEL = 21
-KEY = "zookeeper.metadata.migration.enable"
-TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABQ"
-ON = {KEY: "true", "zookeeper.connect": "z:2181"}
-NONE, MIGRATION, PRE_MIGRATION, POST_MIGRATION = 0, 1, 2, 3
-
-
-class Migrating:
-    """Controllers, ZooKeeper with a topic on brokers 1 and 2, and those brokers once they have registered."""
-
-    def __init__(self, *, controllers: int = 3, release: str = "3.9", **more: Any) -> None:
-        self.servers = servers = SimZooKeeper()
-        self.cluster = Cluster(controllers, start=False, release=release, overrides=ON, **more)
-        servers.put(paths.CLUSTER_ID, json.dumps({"version": "1", "id": self.cluster.cluster_id}).encode())
-        for path in ("/admin/delete_topics", "/config/changes", "/config/topics", paths.TOPICS, paths.BROKER_IDS):
-            servers.put(path)
-        servers.put(paths.CONTROLLER_EPOCH, b"1")
-        servers.put(paths.CONTROLLER, b'{"version":2,"brokerid":1,"timestamp":"0","kraftControllerEpoch":-1}')
-        for broker in (1, 2):
-            servers.put(f"{paths.BROKER_IDS}/{broker}", b"{}")
-        topic = {"version": 3, "topic_id": TOPIC_ID, "partitions": {"0": [1, 2]}}
-        servers.put(paths.topic("t"), json.dumps({**topic, "adding_replicas": {}, "removing_replicas": {}}).encode())
-        state = {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 3, "isr": [1, 2]}
-        servers.put(paths.partition_state("t", 0), json.dumps(state).encode())
-        self.epochs: dict[int, int] = {}
-        for machine in self.cluster.machines.values():
-            machine.zookeeper = lambda _settings: servers.session
-            machine.start()
-        self.cluster.until(lambda: bool(self.cluster.image.metadata_level and self.cluster.image.zk_migration_state))
-
-    @property
-    def driver(self) -> Any:
-        node: Any = self.cluster.active.node
-        return node.migration.driver
-
-    @property
-    def state(self) -> int:
-        return int(self.cluster.image.zk_migration_state)
-
-    def ask(self, request: Any) -> Any:
-        return self.cluster.ask(self.cluster.active.name, request, controller=True)
-
-    def register(self, *brokers: int, level: int = LEVEL, zookeeper: bool = True, incarnation: int = 1) -> list[int]:
-        """Register brokers; returns the error codes."""
-        of = m.BrokerRegistrationRequest
-        codes = []
-        for broker in brokers:
-            answer = self.ask(
-                of(
-                    broker_id=broker,
-                    cluster_id=self.cluster.cluster_id,
-                    incarnation_id=Uuid(bytes([broker] * 15 + [incarnation])),
-                    listeners=[of.Listener("PLAINTEXT", f"b{broker}", 9092, 0)],
-                    features=[of.Feature("metadata.version", level, level)],
-                    rack=None,
-                    is_migrating_zk_broker=zookeeper,
-                    log_dirs=[Uuid(bytes([broker] * 16))],
-                )
-            )
-            codes.append(int(answer.error_code))
-            self.epochs[broker] = answer.broker_epoch
-        return codes
-
-    def beat(self, *brokers: int) -> None:
-        """Heartbeats of brokers that know all metadata."""
-        for broker in brokers:
-            self.ask(
-                m.BrokerHeartbeatRequest(
-                    broker_id=broker,
-                    broker_epoch=self.epochs[broker],
-                    current_metadata_offset=1 << 40,
-                    want_fence=False,
-                    want_shut_down=False,
-                )
-            )
-
-    def migrate(self) -> None:
-        self.register(1, 2)
-        self.beat(1, 2)
-        self.until_dual()
-
-    def until_dual(self) -> None:
-        self.cluster.until(lambda: self.driver.state.name == "DUAL_WRITE")
-
-    def set_retention(self, value: str) -> int:
-        of = m.IncrementalAlterConfigsRequest
-        config = of.AlterConfigsResource(2, "t", [of.AlterableConfig("retention.ms", 0, value)])
-        return int(self.ask(of([config])).responses[0].error_code)
-
-    def retention(self) -> str | None:
-        data = self.servers.data().get(paths.config("topics/t"))
-        return None if not data else json.loads(data)["config"].get("retention.ms")
-
-    def blockers(self) -> list[str]:
-        self.cluster.rest(2_000)
-        return list(self.driver.blockers)
+__all__ = ["brokers_learn_who_the_controller_is"]
 
 
 def test_the_migration_begins_once_all_brokers_are_ready() -> None:
@@ -325,6 +228,34 @@ def test_another_controller_goes_on_while_the_former_one_is_down_before_controll
     world.cluster.until(lambda: world.retention() == "9")
 
 
+def test_a_controller_that_stops_first_writes_what_zookeeper_lacks() -> None:
+    """The last controller before a revert: what it had not written was lost."""
+    world = Migrating(controllers=1)
+    world.migrate()
+    world.cluster.until(lambda: world.driver.lag == 0)
+    machine = world.cluster.active
+    world.servers.down = True
+    assert world.set_retention("8") == ErrorCode.NONE
+    machine.stop()
+    world.cluster.rest(2_000)
+    assert (machine.running, world.retention()) == (True, None)
+    assert world.set_retention("9") == ErrorCode.NOT_CONTROLLER
+    world.servers.down = False
+    world.cluster.until(lambda: not machine.running)
+    assert world.retention() == "8"
+
+
+def test_a_controller_that_stops_waits_for_zookeeper_for_seconds_only() -> None:
+    world = Migrating(controllers=1)
+    world.migrate()
+    world.servers.down = True
+    assert world.set_retention("8") == ErrorCode.NONE
+    machine = world.cluster.active
+    machine.stop()
+    world.cluster.rest(ZOOKEEPER_MAX_MS + RAFT_SHUTDOWN_MAX_MS + 1_000)
+    assert (machine.running, world.retention()) == (False, None)
+
+
 def test_no_controller_claims_zookeeper_again_after_a_revert() -> None:
     """A controller that still ran, or was started again, undid what ZooKeeper's brokers had changed since."""
     world = Migrating()
@@ -339,23 +270,6 @@ def test_no_controller_claims_zookeeper_again_after_a_revert() -> None:
     world.cluster.until(lambda: any(one is not former and _is_active(one) for one in world.cluster.machines.values()))
     world.cluster.until(lambda: any("given back" in text for text in world.driver.blockers))
     assert world.servers.data() == before
-
-
-def test_the_state_of_the_migration_is_a_metric_of_the_controller() -> None:
-    world = Migrating()
-    prefix = "kafka_controller_kafkacontroller_"
-
-    def figures() -> tuple[float, float, float]:
-        found = world.cluster.metrics(world.cluster.active.name)
-        return tuple(found[prefix + name] for name in ("migrationstate", "zkmigrationstate", "migratingzkbrokercount"))  # type: ignore[return-value]
-
-    assert figures() == (3, PRE_MIGRATION, 0)
-    world.migrate()
-    assert figures() == (4, MIGRATION, 2)
-    assert world.cluster.metrics(world.cluster.active.name)[prefix + "zookeeperwritebehindlag"] >= 0
-    world.cluster.rest(30_000)
-    world.register(1, 2, zookeeper=False, incarnation=2)
-    assert figures() == (5, MIGRATION, 0)
 
 
 def test_controllers_report_to_each_other_that_they_are_ready() -> None:
@@ -416,41 +330,3 @@ def test_a_broker_that_becomes_incompatible_is_listed_and_gets_no_requests() -> 
     assert world.register(1, incarnation=2) == [ErrorCode.NONE]
     world.cluster.rest(100)
     assert node.migration.steering.waiting == [1]
-
-
-def test_writes_to_zookeeper_and_waiting_changes_are_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = Migrating()
-    world.migrate()
-    world.set_retention("1")
-    world.cluster.rest(1_000)
-    prefix = "kafka_controller_kafkacontroller_"
-    found = world.cluster.metrics(world.cluster.active.name)
-    assert found[prefix + "zkwritesnapshottimems_count"] == 1
-    assert found[prefix + "zkwritedeltatimems_count"] >= 1
-    assert found[prefix + "zookeeperblockingkraftmillis"] == 0
-    monkeypatch.setattr(driver_module, "LAG_RECORDS_MAX", 1)
-    world.servers.down = True
-    for value in ("2", "3", "4"):
-        world.set_retention(value)
-    world.cluster.rest(5_000)
-    assert world.cluster.metrics(world.cluster.active.name)[prefix + "zookeeperblockingkraftmillis"] >= 1_000
-    world.servers.down = False
-    world.cluster.rest(120_000)
-    assert world.cluster.metrics(world.cluster.active.name)[prefix + "zookeeperblockingkraftmillis"] == 0
-
-
-def test_the_metadata_shell_shows_the_migration_and_what_blocks_it() -> None:
-    def shown(world: Migrating) -> dict[str, Any]:
-        directory: Any = metadata_tree.root(world.cluster.image).child("migration")
-        return dict(directory.children())
-
-    world = Migrating(per_machine={"c2": {KEY: "false"}})
-    world.register(1)
-    world.cluster.until(lambda: len(world.cluster.image.controllers) == 3)
-    found = shown(world)
-    assert (found["state"], found["recordedState"], found["brokersWithZooKeeper"]) == ("MIGRATION_READY", "2", "[1]")
-    assert "controller 3002 is not ready" in found["blockers"]
-    assert "broker 1 is fenced" in found["blockers"]
-    world = Migrating()
-    world.migrate()
-    assert (shown(world)["state"], shown(world)["blockers"]) == ("MIGRATION_ACTIVE", "")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kraft_node.controller.migration import REMIND_MS
+from kraft_node.metadata.partitions import MetadataError
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.messages import (
@@ -27,6 +29,7 @@ from kraft_protocol.wire.stored import (
 )
 from tests.unit.controller.harness import CLUSTER_ID, Quorum, directory, uuid
 
+KEY = "zookeeper.metadata.migration.enable"
 LEVEL = 21
 MIGRATION, PRE_MIGRATION, POST_MIGRATION = 1, 2, 3
 MIGRATES: dict[str, Any] = {"zookeeper.metadata.migration.enable": "true", "zookeeper.connect": "z:2181"}
@@ -86,6 +89,44 @@ def refusal(world: Quorum, request: Any) -> ErrorCode | None:
 def test_an_empty_log_begins_before_the_migration() -> None:
     assert quorum().image.zk_migration_state == PRE_MIGRATION
     assert quorum(enabled=False).image.zk_migration_state == 0
+
+
+def test_an_empty_log_below_the_level_of_migrations_is_not_begun() -> None:
+    """The controllers began a cluster that never had a ZooKeeper, and only one log line said so."""
+    low = [FeatureLevelRecord("metadata.version", 7)]
+    world = Quorum(bootstrap=low, active=False, **MIGRATES)
+    with pytest.raises(MetadataError, match=r"metadata.version 3.3-IV3 has no migration: delete .* 3.6-IV1 or later"):
+        world.lead()
+    assert world.log.records == []
+    assert Quorum(bootstrap=low).image.zk_migration_state == 0
+
+
+def test_an_active_controller_names_the_missing_key_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A controller with the key had died with its claim of ZooKeeper: one line said that this one needs the key."""
+    world = Quorum(loader=quorum().loader)
+    migration = world.controller.migration
+    assert "nothing is migrated yet" in str(migration.missing_key)
+    world.pass_time(5 * REMIND_MS)
+    lines = [one for one in caplog.messages if f"set {KEY}=true here" in one]
+    assert len(lines) >= 5
+    world.lose()
+    assert migration.missing_key is None
+    caplog.clear()
+    world.pass_time(5 * REMIND_MS)
+    assert not caplog.messages
+
+
+def test_a_key_that_is_missing_too_early_is_named_until_no_broker_uses_zookeeper() -> None:
+    first = quorum()
+    first.ask(registration(1))
+    migrate(first)
+    world = Quorum(loader=first.loader)
+    assert world.controller.migration.missing_key == "brokers 1 still use ZooKeeper, and changes are refused"
+    world.ask(registration(1, zookeeper=False, incarnation=2))
+    world.time.advance(0)
+    world.commit()
+    assert world.controller.migration.missing_key is None
+    assert world.image.zk_migration_state == POST_MIGRATION
 
 
 def test_a_cluster_that_never_had_a_zookeeper_stays_as_it_is() -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
+
+import pytest
 
 from kraft_node.base.env import Env
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.migration.claim import ControllerClaim, claim
-from kraft_node.migration.driver import LOOK_MS, MigrationDriver
+from kraft_node.migration.driver import LOOK_MS, REQUESTS_MS, MigrationDriver
+from kraft_node.migration.entities import Entities
+from kraft_node.migration.reading import MetadataReader
 from kraft_node.migration.states import DriverState
 from kraft_node.migration.tree import paths
+from kraft_node.migration.writing import ZnodeWriter
 from kraft_node.testing.zookeeper import SimSession, SimZooKeeper
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.stored import (
@@ -26,6 +31,7 @@ from kraft_protocol.wire.stored import (
 from tests.stopped_time import SeededRandom, StoppedTime
 
 MIGRATION, PRE_MIGRATION = 1, 2
+BROKER = RegisterBrokerRecord(1, True, Uuid(b"b" * 16), 7, fenced=False)
 
 
 class World:
@@ -38,6 +44,10 @@ class World:
         self.servers.put("/config/changes")
         claim(self.servers.session(), 3002, 1, 0)
         self.sessions: list[SimSession] = []
+        self.told: list[int] = []
+        """The epochs of claims that were announced to the brokers."""
+        self.untold: list[str] = []
+        """Why brokers do not learn of them."""
         self.old: SimZooKeeper | None = None
         """A server that has not followed yet; sessions read from it."""
         self.jobs: deque[tuple[Any, Any]] = deque()
@@ -67,6 +77,10 @@ class World:
     def append(self, records: Sequence[Any], committed: Any) -> None:
         self.commit(*records)
         self.time.call_soon(committed)
+
+    def announce(self, held: ControllerClaim, done: Any) -> None:
+        self.told.append(held.epoch)
+        self.time.call_soon(done, self.untold)
 
     def begin(self, held: ControllerClaim) -> None: ...
 
@@ -180,8 +194,30 @@ def test_a_new_session_writes_only_after_it_has_seen_the_own_last_write() -> Non
     assert (world.retention, world.driver.lag) == ("1", 0)
 
 
-def test_a_migration_begins_as_soon_as_the_last_broker_has_registered() -> None:
-    """It began up to a minute later, and meanwhile the status named a blocker that was gone."""
+def test_a_new_controller_counts_the_records_that_its_predecessor_has_not_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a long log, changes were refused after each fail-over until all of ZooKeeper was compared with the log."""
+    monkeypatch.setattr("kraft_node.migration.driver.LAG_RECORDS_MAX", 5)
+    world = World()
+    world.lead()
+    for value in range(20):
+        world.retain(str(value))
+    world.driver.lost()
+    world.settle()
+    world.driver.written_offset = -1  # as of another process
+    world.commit(ConfigRecord(2, "a", "retention.ms", "20"))
+    seen = []
+    monkeypatch.setattr(ZnodeWriter, "existing", lambda _: seen.append(world.driver.lag) or Entities())
+    world.driver.led(3)
+    assert world.driver.blocks_writes, "ZooKeeper is not claimed"
+    world.settle()
+    assert seen == [1]
+    assert (world.retention, world.driver.lag) == ("20", 0)
+
+
+def _before_the_migration() -> World:
+    """A controller that waits for broker 1."""
     world = World(PRE_MIGRATION)
     world.servers.put(paths.CLUSTER_ID, b'{"version":"1","id":"c"}')
     for path in ("/admin/delete_topics", "/config/topics", paths.TOPICS, paths.BROKER_IDS, f"{paths.BROKER_IDS}/1"):
@@ -189,9 +225,67 @@ def test_a_migration_begins_as_soon_as_the_last_broker_has_registered() -> None:
     world.servers.remove(paths.MIGRATION)
     world.commit(RegisterControllerRecord(3001, Uuid(b"c" * 16), True, [], []))
     world.driver.led(2)
+    return world
+
+
+def test_a_migration_begins_as_soon_as_the_last_broker_has_registered() -> None:
+    """It began up to a minute later, and meanwhile the status named a blocker that was gone."""
+    world = _before_the_migration()
     world.rest(5 * 60_000)
     assert world.driver.state is DriverState.WAIT_FOR_BROKERS
     assert "broker 1 has not registered here" in world.driver.blockers[0]
-    world.commit(RegisterBrokerRecord(1, True, Uuid(b"b" * 16), 7, fenced=False))
-    world.rest(1_000)
+    world.commit(BROKER)
+    world.rest(REQUESTS_MS + 1_000)
     assert world.driver.state is DriverState.DUAL_WRITE, world.driver.blockers
+
+
+def test_brokers_learn_who_the_controller_is_before_zookeeper_is_read() -> None:
+    """A broker that did not know it wrote a configuration to ZooKeeper after the read; the change was undone."""
+    world = _before_the_migration()
+    world.commit(BROKER)
+    world.rest(REQUESTS_MS - 100)
+    assert world.told == [6]
+    assert (world.driver.state, world.loader.in_transaction) == (DriverState.ZK_MIGRATION, False)
+    world.servers.put("/config/topics/late", b'{"version":1,"config":{"retention.ms":"7"}}')
+    world.servers.put("/config/brokers/1", b'{"version":1,"config":{"log.cleaner.threads":"7"}}')
+    world.rest(1_000)
+    assert world.loader.image.configs.get((4, "1")) == {"log.cleaner.threads": "7"}
+
+
+def test_zookeeper_is_given_back_if_a_broker_does_not_learn_who_the_controller_is() -> None:
+    world = _before_the_migration()
+    world.untold = ["broker 1: Connection refused"]
+    world.commit(BROKER)
+    world.rest(300)
+    (blocker,) = world.driver.blockers
+    assert blocker == "brokers do not learn who the controller is: broker 1: Connection refused"
+    assert not {paths.CONTROLLER, paths.MIGRATION} & world.servers.data().keys()
+    assert not world.loader.in_transaction
+    world.untold = []
+    world.rest(10_000)
+    assert world.driver.state is DriverState.DUAL_WRITE
+
+
+@pytest.mark.parametrize(
+    ("path", "is_counted"),
+    [("/config/changes/config_change_0000000007", True), ("/brokers/topics/late", True), ("/config/topics/a", False)],
+)
+def test_a_change_while_zookeeper_is_read_aborts_the_migration(
+    path: str, is_counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = _before_the_migration()
+
+    def batches(_: Any) -> Iterator[list[Any]]:
+        world.servers.put(path)
+        monkeypatch.undo()
+        yield [TopicRecord("read", Uuid(b"r" * 16))]
+
+    monkeypatch.setattr(MetadataReader, "batches", batches)
+    world.commit(BROKER)
+    world.rest(REQUESTS_MS + 200)
+    aborted = [text for text in world.driver.blockers if "has changed while the metadata was read" in text]
+    assert bool(aborted) is is_counted
+    world.servers.remove(path)
+    world.rest(10_000)
+    assert world.driver.state is DriverState.DUAL_WRITE
+    assert (world.loader.image.topics.by_name("read") is None) is is_counted

@@ -140,6 +140,23 @@ def test_each_broker_with_zookeeper_is_told_everything(world: World) -> None:
     assert world.steering.waiting == []
 
 
+def test_the_news_of_a_claim_names_the_controller_and_changes_no_partition(world: World) -> None:
+    world.steering.end()
+    world.take(1), world.take(2)
+    failures: list[list[str]] = []
+    world.steering.announce(CLAIM, failures.append)
+    (news,) = world.take(1)
+    assert (news.type, news.controller_id, news.is_k_raft_controller) == (INCREMENTAL, 3000, True)
+    assert (news.controller_epoch, news.topic_states) == (7, [])
+    assert [(one.id, one.endpoints[0].port) for one in news.live_brokers] == [(1, 9001), (2, 9002), (3, 9003)]
+    (first, done), (_, other) = world.waiting
+    done(RESPONSES[first.SCHEMA.api_key]())
+    assert failures == [], "broker 2 has not answered"
+    other(OSError("gone"))
+    assert failures == [["broker 2: gone"]]
+    assert world.take(3) == []
+
+
 def test_a_change_is_told_to_all_and_led_by_its_replicas(world: World) -> None:
     world.take(1), world.take(2)
     world.commit(TopicRecord("b", B), partition(B, 0, 2))

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.config.zookeeper import MIGRATION_KEY, migrates
 from kraft_node.controller.plan import Plan
-from kraft_node.metadata.features import MIGRATION_SUPPORTED, metadata_version
+from kraft_node.metadata.features import METADATA_TRANSACTIONS_SUPPORTED, MIGRATION_SUPPORTED, metadata_version
 from kraft_node.metadata.kinds.zk_migration import MIGRATION, POST_MIGRATION, PRE_MIGRATION
+from kraft_node.metadata.partitions import MetadataError
 from kraft_node.migration.tree.paths import encoded_name, is_name
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
@@ -46,6 +47,8 @@ OF_BROKERS: Final = BEFORE | {
     ApiKey.ALLOCATE_PRODUCER_IDS,
 }
 """The planned APIs that are served while ZooKeeper is too far behind: a cluster without them stops serving clients."""
+REMIND_MS: Final = 60_000
+"""How often an active controller names the key that it must have."""
 
 
 class ControllerMigration:
@@ -69,6 +72,9 @@ class ControllerMigration:
         self._elect = elect
         self.begun_at: int | None = None
         """The offset of the last of the first records of this epoch, -1 without any; None: this node does not lead."""
+        self.missing_key: str | None = None
+        """Why this active controller must have the key; None if it need not, or is not active."""
+        self._reminder = 0
         self._committed = -1
         self._awaited: deque[tuple[int, Callable[[], None]]] = deque()
         self._unfinished: list[int] = []
@@ -144,6 +150,7 @@ class ControllerMigration:
         """This node leads no more."""
         self._awaited.clear()
         self._unfinished = []
+        self.missing_key = None
         self.begun_at = None
 
     # Begin and end
@@ -151,21 +158,21 @@ class ControllerMigration:
     def first_records(self, *, is_empty: bool, level: int) -> list[Any]:
         """The records of a new active controller: the begin on an empty log, or the end of a migration.
 
-        `level`: the metadata.version of the bootstrap records if the log is empty.
+        `level`: the metadata.version of the bootstrap records if the log is empty. Raises MetadataError if a migration
+        needs a higher one: once the log has records, these controllers cannot migrate any more.
         """
         state = self._cluster.view.zk_migration_state
         if is_empty and self.is_enabled:
-            if level < MIGRATION_SUPPORTED:
-                log.error(
-                    "no migration: metadata.version is too low needed=%s", metadata_version(MIGRATION_SUPPORTED).name
-                )
-                return []
+            _require_level(level)
             return [ZkMigrationStateRecord(PRE_MIGRATION)]
         if self.is_enabled and state not in (PRE_MIGRATION, MIGRATION):
             reason = "the migration is finished" if state == POST_MIGRATION else "this cluster never had a ZooKeeper"
             log.error("key has no effect, remove it key=%s reason=%s", MIGRATION_KEY, reason)
         if not self.is_enabled and state == PRE_MIGRATION:
-            log.error("nothing is migrated yet, and changes are refused: set the key to true key=%s", MIGRATION_KEY)
+            self._name_missing_key(
+                "nothing is migrated yet, and changes are refused; ZooKeeper's brokers have no controller if another "
+                "controller has claimed ZooKeeper before"
+            )
         return self._end(self._cluster.view.base)
 
     def moved(self, delta: MetadataDelta) -> None:
@@ -174,6 +181,17 @@ class ControllerMigration:
             self._elect()  # brokers may have come back just before ZooKeeper was claimed, without a change since
         if delta.brokers and self._unfinished:
             self._scheduler.call_soon(self._finish)  # perhaps no broker uses ZooKeeper any more
+
+    def _name_missing_key(self, reason: str) -> None:
+        """Log that this controller must not lead without the key, now and again until it does not."""
+        self.missing_key = reason
+        self._reminder += 1
+        self._remind(self._reminder)
+
+    def _remind(self, number: int) -> None:
+        if self.missing_key is not None and number == self._reminder:
+            log.error("set %s=true here, and restart this controller: %s", MIGRATION_KEY, self.missing_key)
+            self._scheduler.call_later(REMIND_MS, self._remind, number)
 
     def _finish(self) -> None:
         if self._unfinished and (records := self._end(self._cluster.view.base)):
@@ -189,11 +207,21 @@ class ControllerMigration:
         self._unfinished = sorted(one.id for one in image.brokers.values() if one.is_migrating_zk_broker)
         if self._unfinished:
             if self._unfinished != before:
-                names = ",".join(map(str, self._unfinished))
-                log.error("migration is not finished, and changes are refused: brokers=%s use ZooKeeper", names)
+                names = ", ".join(map(str, self._unfinished))
+                self._name_missing_key(f"brokers {names} still use ZooKeeper, and changes are refused")
             return []
+        self.missing_key = None
         log.info("migration is finished: nothing is written to ZooKeeper any more")
         return [ZkMigrationStateRecord(POST_MIGRATION)]
+
+
+def _require_level(level: int) -> None:
+    if level < MIGRATION_SUPPORTED:
+        raise MetadataError(
+            f"{MIGRATION_KEY} is true, but metadata.version {metadata_version(level).name} has no migration: delete "
+            "the directories of the controllers, and format them with kafka-storage format --release-version "
+            f"{metadata_version(METADATA_TRANSACTIONS_SUPPORTED).name} or later"
+        )
 
 
 def _refused(message: str) -> KafkaError:

@@ -20,12 +20,13 @@ from kraft_node.metadata.kinds.zk_migration import MIGRATION, PRE_MIGRATION
 from kraft_node.migration.claim import ClaimError, ControllerClaim, claim, claimed_again, is_interrupted, undo
 from kraft_node.migration.entities import Entities, ImageReader, changed, of_image
 from kraft_node.migration.gates import broker_blockers, controller_blockers, look, read_live, strangers
+from kraft_node.migration.lane import LANE, LaneSession
 from kraft_node.migration.links import BrokerLink, MigrationLog, RecordsRefusedError
 from kraft_node.migration.passwords import PasswordEncoder
-from kraft_node.migration.reading import MetadataReader
+from kraft_node.migration.reading import ContentMarks, MetadataReader
 from kraft_node.migration.states import DriverState
 from kraft_node.migration.tree.values import MigrationValue, ZnodeError
-from kraft_node.migration.waits import DriverLife, DriverPause, ImageChange, LaneJob, LogAppend
+from kraft_node.migration.waits import Announcement, DriverLife, DriverPause, ImageChange, LaneJob, LogAppend
 from kraft_node.migration.writing import ZnodeWriter
 from kraft_node.migration.zookeeper import Connect, NoAnswerError, TransactionError, ZooKeeper
 from kraft_protocol.wire.stored import (
@@ -37,12 +38,13 @@ from kraft_protocol.wire.stored import (
 
 log = logging.getLogger(__name__)
 
-LANE: Final = "zookeeper"
 PAUSE_FIRST_MS: Final = 100
 PAUSE_MAX_MS: Final = 60_000
 ENTITIES_AT_ONCE: Final = 200
 LAG_RECORDS_MAX: Final = 10_000
 """The draft's bound: if ZooKeeper is further behind, the metadata log has to wait."""
+REQUESTS_MS: Final = 1_000
+"""How long brokers may still write to ZooKeeper for requests that came before they knew of a KRaft controller."""
 LOOK_MS: Final = 10_000
 """How often ZooKeeper's list of brokers is compared with the registrations."""
 TRANSACTION_NAME: Final = "ZK Migration"
@@ -72,7 +74,7 @@ class MigrationDriver:
         self._image = image
         self._log = metadata_log
         self._brokers = brokers
-        self._connect = connect
+        self._lane = LaneSession(env, connect)
         self._voters = voters
         self._ready = ready
         self._passwords = PasswordEncoder(secret, env.rng)
@@ -95,9 +97,6 @@ class MigrationDriver:
         self._kraft_epoch = -1
         self._life_now: DriverLife | None = None
         self._turn = 0
-        self._session: ZooKeeper | None = None
-        self._begun: ZooKeeper | None = None
-        """The last session; only the lane uses this."""
         self._proved: ZooKeeper | None = None
         """The session in which the claim was read or made: it sees no state of ZooKeeper from before."""
         self._claim: ControllerClaim | None = None
@@ -106,6 +105,10 @@ class MigrationDriver:
         self._nodes_changed = False
         """Brokers or controllers have changed since a gate has looked at them."""
         self._pause_ms = PAUSE_FIRST_MS
+        self._finished: Callable[[], None] | None = None
+        """Called once ZooKeeper has every change."""
+        self._ends = False
+        """This node stops."""
         self._failures = 0
         """Migrations that this active controller had to abort."""
 
@@ -126,7 +129,7 @@ class MigrationDriver:
         if life is not None:
             life.close()
             self._brokers.end()
-            self._drop_session()
+            self._lane.drop()
         self._claim = None
         self._dirty = Entities()
         self._enter(DriverState.INACTIVE)
@@ -135,6 +138,21 @@ class MigrationDriver:
         self._strangers = {}
         self._blocked_since_ms = None
         self._failures = 0
+        self._note_finished()
+
+    def finish(self, done: Callable[[], None]) -> None:
+        """Call `done` once ZooKeeper has every change, at once if nothing is written. Administrative changes wait."""
+        self._finished, self._ends = done, True
+        if self._life_now is None or self._image.zk_migration_state != MIGRATION:
+            self._note_finished()
+        elif self._waits_for_change:
+            self._waits_for_change = False
+            self._resume(None)  # it may be all written already
+
+    def _note_finished(self) -> None:
+        done, self._finished = self._finished, None
+        if done is not None:
+            self._env.scheduler.call_soon(done)
 
     def moved(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Committed metadata has changed."""
@@ -153,7 +171,7 @@ class MigrationDriver:
     def lag(self) -> int:
         """How many records ZooKeeper may be behind; 0 unless this is the active controller of a migration.
 
-        A new controller does not know what its predecessors have written: until it has written, all records count.
+        Until a new controller has claimed ZooKeeper, and so has read what its predecessors have written, all count.
         """
         is_dual = self._life_now is not None and self._image.zk_migration_state == MIGRATION
         return max(0, self._image.offset - self.written_offset) if is_dual else 0
@@ -161,7 +179,7 @@ class MigrationDriver:
     @property
     def blocks_writes(self) -> bool:
         """Whether the controller must not append administrative changes now."""
-        return self._image.zk_migration_state == PRE_MIGRATION or self.lag > LAG_RECORDS_MAX
+        return self._ends or self._image.zk_migration_state == PRE_MIGRATION or self.lag > LAG_RECORDS_MAX
 
     @property
     def blocking_ms(self) -> int:
@@ -195,6 +213,8 @@ class MigrationDriver:
                 self._env.scheduler.call_soon(going_on, e)
         elif isinstance(wait, DriverPause):
             self._env.scheduler.call_later(wait.delay_ms, going_on, None)
+        elif isinstance(wait, Announcement):
+            self._brokers.announce(wait.held, going_on)
         else:
             self._waits_for_change = True
             self._env.scheduler.call_later(wait.within_ms, going_on, None)
@@ -215,32 +235,6 @@ class MigrationDriver:
         pause = DriverPause(self._pause_ms)
         self._pause_ms = min(2 * self._pause_ms, PAUSE_MAX_MS)
         return pause
-
-    def _begun_session(self) -> ZooKeeper:
-        self._begun = self._connect()
-        return self._begun
-
-    def _drop_session(self) -> None:
-        """End the session, also one that the lane begins just now."""
-        self._session = None
-        self._env.background.submit(LANE, self._close_begun, lambda _: None)
-
-    def _close_begun(self) -> None:
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            begun.close()
-
-    def _in_session(self, work: Callable[[ZooKeeper], Any]) -> DriverLife:
-        """The result of `work` in ZooKeeper's lane, in a session that is begun if there is none."""
-        if self._session is None:
-            session = yield LaneJob(self._begun_session)
-            self._session = session
-        session = self._session
-        try:
-            return (yield LaneJob(lambda: work(session)))
-        except NoAnswerError:
-            self._drop_session()
-            raise
 
     # The life of an active controller
 
@@ -264,7 +258,7 @@ class MigrationDriver:
                 self._brokers.end()
                 self._claim = None
         self._brokers.end()
-        self._drop_session()
+        self._lane.drop()
         self._enter(DriverState.INACTIVE)
 
     def _gate(self, state: DriverState, look_at: Callable[[], DriverLife]) -> DriverLife:
@@ -295,8 +289,8 @@ class MigrationDriver:
         """Undo the claim of a predecessor that ended while it read: ZooKeeper's brokers need a controller meanwhile."""
         ours = partial(is_interrupted, voters=frozenset(self._voters()), kraft_epoch=self._kraft_epoch)
         try:
-            if (yield from self._in_session(ours)):
-                self._claim = yield from self._in_session(self._claiming())
+            if (yield from self._lane.result(ours)):
+                self._claim = yield from self._lane.result(self._claiming())
         except CALL_ERRORS as e:
             log.warning("whether ZooKeeper must be given back is unknown error=%s", e)
         yield from self._undo()
@@ -306,10 +300,10 @@ class MigrationDriver:
         return [*controller_blockers(self._image, self._voters(), self._node_id, self._ready)]
 
     def _brokers_ready(self) -> DriverLife:
-        view = yield from self._in_session(look)
+        view = yield from self._lane.result(look)
         blockers = [*broker_blockers(self._image, view, self._cluster_id)]
         if self._failures and not blockers:
-            yield from self._in_session(self._require_readable)
+            yield from self._lane.result(self._require_readable)
         return blockers
 
     def _require_readable(self, zookeeper: ZooKeeper) -> None:
@@ -321,13 +315,14 @@ class MigrationDriver:
         self._enter(DriverState.BECOME_CONTROLLER)
         while True:
             try:
-                self._claim = yield from self._in_session(self._claiming())
+                self._claim = yield from self._lane.result(self._claiming())
             except CALL_ERRORS as e:
                 self.blockers = [str(e)]
                 log.warning("ZooKeeper is not claimed error=%s", e)
                 yield self._pause()
             else:
-                self._proved = self._session
+                self._proved = self._lane.session
+                self.written_offset = self._claim.value.offset  # of its predecessors
                 self.blockers = []
                 return
 
@@ -339,9 +334,12 @@ class MigrationDriver:
         """Read ZooKeeper into one transaction of the metadata log; what fails is aborted and undone."""
         self._enter(DriverState.ZK_MIGRATION)
         self.read_records = 0
-        yield from self._appended(BeginTransactionRecord(TRANSACTION_NAME))
         batches: Iterator[list[Any]] | None = None
+        is_open = False
         try:
+            marks = yield from self._take_over()
+            yield from self._appended(BeginTransactionRecord(TRANSACTION_NAME))
+            is_open = True
             while True:
 
                 def read(zookeeper: ZooKeeper) -> list[Any] | None:
@@ -350,21 +348,36 @@ class MigrationDriver:
                         batches = MetadataReader(zookeeper, self._passwords, self._env.rng).batches()
                     return next(batches, None)
 
-                records = yield from self._in_session(read)
+                records = yield from self._lane.result(read)
                 if records is None:
                     break
                 yield LogAppend(records)
                 self.read_records += len(records)
+            yield from self._lane.result(marks.require_unchanged)
             yield LogAppend([ZkMigrationStateRecord(MIGRATION), EndTransactionRecord()])
         except CALL_ERRORS as e:
             log.error("the migration is aborted error=%s", e)
-            yield from self._appended(AbortTransactionRecord(str(e)))
+            if is_open:
+                yield from self._appended(AbortTransactionRecord(str(e)))
             self.blockers = [str(e)]
             yield from self._undo()
             self._failures += 1
             yield DriverPause(min(PAUSE_FIRST_MS << min(self._failures, 10), PAUSE_MAX_MS))
             return
         log.info("metadata is migrated records=%d", self.read_records)
+
+    def _take_over(self) -> DriverLife:
+        """Make the brokers send administrative requests here before ZooKeeper is read. Returns marks of its content.
+
+        Until a broker of 3.9.2 knows of a KRaft controller, it writes configurations to ZooKeeper itself, whoever has
+        claimed it. Changes of what was read before would be lost. Raises ClaimError if a broker does not answer.
+        """
+        assert self._claim is not None, "law: only the holder of a claim reads"
+        failures = yield Announcement(self._claim)
+        if failures:
+            raise ClaimError(f"brokers do not learn who the controller is: {'; '.join(failures)}")
+        yield DriverPause(REQUESTS_MS)
+        return (yield from self._lane.result(ContentMarks))
 
     def _appended(self, record: Any) -> DriverLife:
         """Append a record without which nothing can go on, again and again until the log takes it."""
@@ -384,9 +397,9 @@ class MigrationDriver:
         held, self._claim = self._claim, None
         while held is not None:
             try:
-                held = yield from self._in_session(partial(claimed_again, former=held))
+                held = yield from self._lane.result(partial(claimed_again, former=held))
                 if held is not None:
-                    yield from self._in_session(partial(undo, held=held))
+                    yield from self._lane.result(partial(undo, held=held))
                 return
             except TransactionError:
                 return  # another controller has claimed it
@@ -413,6 +426,7 @@ class MigrationDriver:
             else:
                 self.written_offset = reached.offset
                 self._note_blocking()
+                self._note_finished()
                 yield from self._look_for_strangers()
                 if not self._dirty:
                     yield ImageChange(LOOK_MS)
@@ -429,7 +443,7 @@ class MigrationDriver:
             return
         self._looked_ms = now_ms
         try:
-            live = yield from self._in_session(read_live)
+            live = yield from self._lane.result(read_live)
         except NoAnswerError as e:
             log.info("brokers in ZooKeeper are not known now error=%s", e)
             return
@@ -468,15 +482,15 @@ class MigrationDriver:
                 writer = ZnodeWriter(zookeeper, held, self._passwords)
                 return work(writer), writer.claim
 
-            is_new = self._session is None or self._session is not self._proved
+            is_new = self._lane.session is None or self._lane.session is not self._proved
             try:
                 if is_new:
-                    again = yield from self._in_session(partial(claimed_again, former=held))
+                    again = yield from self._lane.result(partial(claimed_again, former=held))
                     if again is None or again.value.controller_epoch != self._kraft_epoch:
                         raise ClaimError("the claim of ZooKeeper is over")
-                    self._claim, self._proved = again, self._session
+                    self._claim, self._proved = again, self._lane.session
                     continue
-                result, self._claim = yield from self._in_session(act)
+                result, self._claim = yield from self._lane.result(act)
                 self.blockers = []
                 self._pause_ms = PAUSE_FIRST_MS
                 return result

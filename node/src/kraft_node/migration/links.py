@@ -25,6 +25,12 @@ class MigrationLog(Protocol):
 class BrokerLink(Protocol):
     """The brokers that still get their metadata from ZooKeeper's controller."""
 
+    def announce(self, held: ControllerClaim, done: Callable[[list[str]], None]) -> None:
+        """Tell them that the holder of this claim is the controller, and nothing else.
+
+        `done` gets the reasons why brokers have not confirmed it; empty if all have.
+        """
+
     def begin(self, held: ControllerClaim) -> None:
         """Send them everything, then what changes, in the name of this claim."""
 

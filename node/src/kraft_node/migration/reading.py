@@ -48,6 +48,10 @@ PATHS_AT_ONCE: Final = 1000
 TOPIC: Final = 2
 BROKER: Final = 4
 NO_EPOCH: Final = -1
+_ANNOUNCED: Final = tuple(
+    path.rpartition("/")[0] for path in (paths.CONFIG_CHANGE, paths.LITERAL_ACL_CHANGE, paths.EXTENDED_ACL_CHANGE)
+)
+"""Brokers delete old announcements, so only new ones mean changes."""
 
 
 class MetadataReader:
@@ -224,6 +228,31 @@ class MetadataReader:
 
     def _children(self, folders: Sequence[str]) -> list[list[str]]:
         return [names or [] for names in self._zookeeper.children(folders)]
+
+
+class ContentMarks:
+    """Notices changes of ZooKeeper since it was made, by the names of znodes: one call, whatever the number of topics.
+
+    Brokers announce each change of configurations, quotas, credentials and ACLs by a znode with the next number. The
+    states of partitions are not looked at: each write of them checks the controller's epoch.
+    """
+
+    def __init__(self, zookeeper: ZooKeeper) -> None:
+        """Raises NoAnswerError."""
+        self._names = self._read(zookeeper)
+
+    def require_unchanged(self, zookeeper: ZooKeeper) -> None:
+        """Raise ZnodeError if something has changed. Raises NoAnswerError."""
+        for folder, names in self._read(zookeeper).items():
+            before = self._names[folder]
+            changed = names - before if folder in _ANNOUNCED else names ^ before
+            if changed:
+                raise ZnodeError(folder, f"{min(changed)} has changed while the metadata was read")
+
+    @staticmethod
+    def _read(zookeeper: ZooKeeper) -> dict[str, set[str]]:
+        folders = [*_ANNOUNCED, paths.TOPICS, paths.DELETED_TOPICS, paths.TOKENS]
+        return {path: set(names or ()) for path, names in zip(folders, zookeeper.children(folders), strict=True)}
 
 
 def read_topics(zookeeper: ZooKeeper, names: Sequence[str]) -> dict[str, TopicValue]:

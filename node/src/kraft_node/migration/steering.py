@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kraft_node.base.env import Env
@@ -24,6 +25,8 @@ from kraft_protocol.wire.messages import LeaderAndIsrResponse
 log = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 30_000
+ANNOUNCEMENT_MS: Final = 10_000
+"""How long the answer to an announcement may take: meanwhile ZooKeeper's brokers have no controller."""
 PAUSE_FIRST_MS: Final = 100
 PAUSE_MAX_MS: Final = 5_000
 
@@ -74,6 +77,33 @@ class Steering:
         """(broker, epoch)."""
         self.failures = 0
         """Requests that failed or were refused."""
+
+    def announce(self, held: ControllerClaim, done: Callable[[list[str]], None]) -> None:
+        """`links.BrokerLink`: all brokers that use ZooKeeper must confirm it within `ANNOUNCEMENT_MS`."""
+        brokers = [(one.id, one.epoch) for one in self._image.brokers.values() if one.is_migrating_zk_broker]
+        waiting = {broker_id for broker_id, _ in brokers}
+        failures: list[str] = []
+
+        def answered(broker_id: int, answer: Any) -> None:
+            if isinstance(answer, BaseException):
+                failures.append(f"broker {broker_id}: {answer}")
+            elif answer.error_code:
+                failures.append(f"broker {broker_id}: {ErrorCode(answer.error_code).name}")
+            waiting.discard(broker_id)
+            if not waiting:
+                done(sorted(failures))
+
+        for broker_id, epoch in brokers:
+            replicas = Replicas(broker_id, epoch)
+            requests = ControlRequests(self._image, self._node_id, self._listener, held.epoch, replicas)
+            peer: Peer | None = self._peers(broker_id)
+            if peer is None:
+                missing = ConnectionError(f"it has no listener {self._listener}")
+                self._env.scheduler.call_soon(answered, broker_id, missing)
+            else:
+                peer.send(requests.controller_only(), None, partial(answered, broker_id), ANNOUNCEMENT_MS)
+        if not brokers:
+            self._env.scheduler.call_soon(done, [])
 
     def begin(self, held: ControllerClaim) -> None:
         """Send everything to all of them, then what changes, in the name of this claim."""

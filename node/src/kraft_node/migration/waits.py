@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from kraft_node.migration.claim import ControllerClaim
+
 
 class LaneJob(NamedTuple):
     """The end of work in ZooKeeper's lane."""
@@ -30,5 +32,11 @@ class ImageChange(NamedTuple):
     within_ms: int
 
 
-DriverWait: TypeAlias = LaneJob | LogAppend | DriverPause | ImageChange
+class Announcement(NamedTuple):
+    """The brokers' answers to the news that the holder of this claim is the controller: the failures, as texts."""
+
+    held: ControllerClaim
+
+
+DriverWait: TypeAlias = LaneJob | LogAppend | DriverPause | ImageChange | Announcement
 DriverLife: TypeAlias = Generator[DriverWait, Any, Any]

@@ -1,7 +1,7 @@
 """The stop of a node, in the reverse order of its start.
 
 The controller moves leadership away, the broker's connections close, logs are flushed and closed with their
-clean-shutdown mark, and Raft hands over.
+clean-shutdown mark, an active controller that migrates writes to ZooKeeper what it lacks, and Raft hands over.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ log = logging.getLogger("kraft_node.server.node")
 CONTROLLED_SHUTDOWN_MAX_MS: Final = 10_000
 """How long a stop waits for the controller to move leadership away. A stop usually takes seconds."""
 
+ZOOKEEPER_MAX_MS: Final = 10_000
+"""How long a stop waits until ZooKeeper has every change: after a revert, nobody could write the others."""
+
 RAFT_SHUTDOWN_MAX_MS: Final = 5_000
 """How long a stop waits until the other voters know that this node leaves."""
 
@@ -30,6 +33,7 @@ class NodeShutdown:
         self._node = node
         self._done: Callable[[], None] | None = None
         self._is_complete = False
+        self._hands_over = False
         self._timer: Timer | None = None
 
     @property
@@ -68,12 +72,31 @@ class NodeShutdown:
                 loader = node.raft.loader
                 loader.publishers = [publisher for publisher in loader.publishers if publisher != broker.apply]
         if node.storage is not None:
-            node.storage.close_logs(epoch, self._close_raft)
+            node.storage.close_logs(epoch, self._finish_migration)
         else:
+            self._finish_migration()
+
+    def _finish_migration(self) -> None:
+        """The active controller of a migration writes to ZooKeeper what is committed, while it still leads."""
+        migration = self._node.migration
+        if migration is None:
             self._close_raft()
+            return
+        self._timer = self._node.env.scheduler.call_later(ZOOKEEPER_MAX_MS, self._leave_zookeeper_behind)
+        migration.driver.finish(self._close_raft)
+
+    def _leave_zookeeper_behind(self) -> None:
+        assert self._node.migration is not None
+        lag = self._node.migration.driver.lag
+        log.warning("ZooKeeper is not up to date at the stop ms=%d records=%d", ZOOKEEPER_MAX_MS, lag)
+        self._close_raft()
 
     def _close_raft(self) -> None:
         """Controller listeners stay until leadership is handed over: closed connections would look like a crash."""
+        if self._hands_over:
+            return
+        self._hands_over = True
+        self._cancel_timer()
         raft = self._node.raft
         if raft is None:
             self._complete()

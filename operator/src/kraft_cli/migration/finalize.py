@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from kraft_cli.commands import output, show
-from kraft_cli.migration.status import FINISHED, KEY, read_page
+from kraft_cli.migration.status import FINISHED, KEY, leads_without_key, read_page
 from kraft_cli.migration.survey import FILE
 from kraft_cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure, pause
 from kraft_protocol.configs.properties import decode_properties, parse_properties
@@ -89,11 +89,19 @@ def order_of(pages: Pages) -> list[int]:
     if active is None:
         if all(page.get("zkMigrationState") == FINISHED for page in pages.values()):
             return sorted(ids)
-        raise failure(REFUSED, f"no controller that migrates is active; {KEY} must be true until this command")
+        raise failure(REFUSED, leads_without_key(pages) or _without_active(pages))
     reason = refusal(active["migration"])
     if reason is not None:
         raise failure(REFUSED, reason)
     return [*sorted(ids - {active["nodeId"]}), active["nodeId"]]
+
+
+def _without_active(pages: Pages) -> str:
+    lacking = {page["nodeId"]: address for address, page in pages.items() if "migration" not in page}
+    names = ", ".join(f"{node_id} ({address})" for node_id, address in sorted(lacking.items()))
+    if not names:
+        return "no controller is active: wait until one leads, then run this again"
+    return f"no controller that migrates is active: set {KEY}=true on {names}, and restart them"
 
 
 def refusal(migration: Mapping[str, Any]) -> str | None:

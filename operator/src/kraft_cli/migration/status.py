@@ -9,6 +9,7 @@ import http.client
 import json
 import sys
 import urllib.request
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -97,8 +98,8 @@ def summary(pages: dict[str, dict[str, Any]]) -> dict[str, Any]:
     for address, page in pages.items():
         migration = page.get("migration")
         problem = page.get("problem")
-        if problem is None and migration is None and page.get("zkMigrationState") != FINISHED:
-            problem = f"it does not migrate: {KEY} is not true there"
+        if problem is None:
+            problem = _of_key(page)
         nodes.append({"address": address, "node": page.get("nodeId"), "problem": problem})
         if migration and migration["isActive"]:
             active = {"node": page["nodeId"], **migration}
@@ -106,7 +107,26 @@ def summary(pages: dict[str, dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {"active": active, "controllers": nodes, "isFinished": is_finished}
     if is_finished:
         return {**found, "next": "nothing: the migration is finished"}
+    lacking = leads_without_key(pages)
+    if lacking is not None:
+        return {**found, "next": lacking}
     return {**found, "next": advice(active, nodes, any("problem" in page for page in pages.values()))}
+
+
+def _of_key(page: dict[str, Any]) -> str | None:
+    """What is wrong with the key of the migration on this controller."""
+    if "migration" in page or page.get("zkMigrationState") == FINISHED:
+        return None
+    reason = page.get("migrationNeedsKey")
+    return f"it does not migrate: {KEY} is not true there" + (f", but it is active: {reason}" if reason else "")
+
+
+def leads_without_key(pages: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """What to do about an active controller without the key of the migration; None if there is none."""
+    for address, page in pages.items():
+        if page.get("migrationNeedsKey"):
+            return f"set {KEY}=true on controller {page['nodeId']} ({address}), which is active, and restart it"
+    return None
 
 
 def advice(active: dict[str, Any] | None, nodes: list[dict[str, Any]], some_are_silent: bool) -> str:

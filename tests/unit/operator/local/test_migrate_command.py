@@ -73,6 +73,19 @@ def test_a_controller_that_does_not_migrate_is_named() -> None:
     assert f"{second}: it does not migrate" in " ".join(done.output.split())
 
 
+def test_an_active_controller_without_the_key_is_the_next_step() -> None:
+    """A controller with the key had claimed ZooKeeper and died; nothing said why its brokers had no controller."""
+    reason = "ZooKeeper's brokers have no controller"
+    with (
+        served({"nodeId": 3001, "migration": STANDBY}) as first,
+        served({"nodeId": 3002, "migrationNeedsKey": reason}) as second,
+    ):
+        done = CliRunner().invoke(main, ["migrate", "status", first, second])
+    output = " ".join(done.output.split())
+    assert f"but it is active: {reason}" in output
+    assert f"=true on controller 3002 ({second}), which is active, and restart it" in output
+
+
 def test_without_an_answer_the_command_fails() -> None:
     done = CliRunner().invoke(main, ["migrate", "status", "127.0.0.1:1"])
     assert done.exit_code == 4

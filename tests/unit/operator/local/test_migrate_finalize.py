@@ -39,6 +39,8 @@ class Controllers:
         self.silent: dict[int, str] = {}
         self.changes: dict[str, Any] = {}
         """Fields of the active controller's page about the migration."""
+        self.without_key: dict[str, Any] = {}
+        """More fields of the pages of controllers without the key."""
         self.is_stuck = False
         """Whether the migration is not finished, although the key is false."""
         monkeypatch.setattr(FINALIZE, "read_page", self.page)
@@ -55,7 +57,7 @@ class Controllers:
         state = FINISHED if is_over else MIGRATION
         found = {"nodeId": number, "voters": [*IDS], "offset": 10, "zkMigrationState": state}
         if self.is_restarted(number):
-            return found
+            return {**found, **self.without_key}
         is_active = number == self.active
         migration = {
             "isActive": is_active,
@@ -146,7 +148,20 @@ def test_all_controllers_must_answer_and_be_named(controllers: Controllers) -> N
 def test_without_an_active_controller_nothing_is_changed(controllers: Controllers) -> None:
     controllers.active = 9
     done = controllers.run()
-    assert (done.exit_code, "no controller that migrates is active" in done.output) == (3, True)
+    assert (done.exit_code, "no controller is active" in done.output) == (3, True)
+    assert controllers.keys == ["true"] * 3
+
+
+@pytest.mark.parametrize("reason", ["", "brokers 1 still use ZooKeeper"])
+def test_a_refusal_names_the_controller_without_the_key(controllers: Controllers, reason: str) -> None:
+    controllers.is_stuck = True
+    (controllers.restarted / "3002").touch()
+    if reason:
+        controllers.without_key["migrationNeedsKey"] = reason
+    done = controllers.run()
+    output = " ".join(done.output.split())
+    assert (done.exit_code, f"set {KEY}=true on" in output, "3002 (c3002:9100)" in output) == (3, True, True)
+    assert ("which is active" in output) is bool(reason)
     assert controllers.keys == ["true"] * 3
 
 

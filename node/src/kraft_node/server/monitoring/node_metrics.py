@@ -175,6 +175,9 @@ class NodeMetrics:
         yield _one(prefix + "metadataerrorcount", self._node.faults.counted)
         yield _one(prefix + "lastappliedrecordoffset", raft.applied_offset - 1)
         yield _one(prefix + "lastcommittedrecordoffset", raft.high_watermark - 1)
+        levels = [((("feature", name),), float(level)) for name, level in sorted(image.features.items())]
+        yield prefix + "features", "gauge", levels  # KIP-866
+        yield _one("kraft_migration_key_missing", controller.migration.missing_key is not None)
         yield _one("kafka_server_metadataloader_currentmetadataversion", image.features.get(METADATA_VERSION) or 0)
 
     @staticmethod

@@ -18,7 +18,8 @@ def node_status(node: Node) -> str:
     `voters` are the configured voters (kraft.version 0), empty for a dynamic quorum. `topics` and `partitions` count
     the metadata up to `offset`, including objects that a client may not see; they are missing until the node has an
     image. `zkMigrationState` is the state in the metadata log (ZkMigrationStateRecord). `migration` describes a
-    controller that migrates from ZooKeeper.
+    controller that migrates from ZooKeeper. `migrationNeedsKey` is why an active controller without the key of a
+    migration must have it; it is missing otherwise.
     """
     config, raft = node.config, node.raft
     found: dict[str, Any] = {
@@ -33,6 +34,8 @@ def node_status(node: Node) -> str:
         topics = raft.image.topics
         found |= {"offset": raft.image.offset, "topics": len(topics), "partitions": topics.partition_count}
         found["zkMigrationState"] = raft.image.zk_migration_state
+    if node.controller is not None and node.controller.migration.missing_key is not None:
+        found["migrationNeedsKey"] = node.controller.migration.missing_key
     if node.migration is not None and raft is not None and node.raft_started:
         found["migration"] = node.migration.status()
     return json.dumps(found) + "\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Final, TypeAlias
 
@@ -97,6 +98,14 @@ class MigrationLaws:
         for one in operations:
             if isinstance(one, SetData) and one.path == paths.MIGRATION:
                 self._moved(read_migration(one.path, one.data).offset)
+
+    @contextmanager
+    def others_write(self) -> Iterator[None]:
+        """Around a write of a broker. ZooKeeper keeps it if the claim is undone."""
+        before = self._metadata()
+        yield
+        changed = {path: data for path, data in self._metadata().items() if before.get(path) != data}
+        self._claimed_with = {**self._claimed_with, **changed}
 
     def _metadata(self) -> dict[str, bytes]:
         ours = (paths.CONTROLLER, paths.CONTROLLER_EPOCH, paths.MIGRATION, SPOILED)

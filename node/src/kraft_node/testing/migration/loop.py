@@ -69,9 +69,10 @@ class SimSurroundings:
         self.rng = SimpleNamespace(random_bytes=self.time.rng.randbytes, randrange=self.time.rng.randrange)
 
     def _call_later(self, delay_ms: float, function: Callable[..., None], *args: Any) -> SimCall:
-        return self.time.at(delay_ms, self._alive, function, *args)
+        return self.time.at(delay_ms, self.alive, function, *args)
 
-    def _alive(self, function: Callable[..., None], *args: Any) -> None:
+    def alive(self, function: Callable[..., None], *args: Any) -> None:
+        """Call `function` unless the process is dead."""
         if not self.dead:
             function(*args)
 
@@ -79,11 +80,11 @@ class SimSurroundings:
         """One lane: jobs keep their order, take a random time, and happen at its end."""
         del lane
         self._lane_free_ms = max(self._lane_free_ms, self.time.now_ms) + self.time.rng.uniform(0.1, JOB_MS_MAX)
-        self.time.at(self._lane_free_ms - self.time.now_ms, self._alive, self._work, work, done)
+        self.time.at(self._lane_free_ms - self.time.now_ms, self.alive, self._work, work, done)
 
     def _work(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         try:
             result = work()
         except Exception as e:  # the lane's contract: an exception is a result
             result = e
-        self.time.at(self.time.rng.uniform(0.1, 3), self._alive, done, result)
+        self.time.at(self.time.rng.uniform(0.1, 3), self.alive, done, result)

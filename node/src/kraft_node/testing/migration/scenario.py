@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kraft_node.metadata.image import MetadataImage
@@ -14,7 +15,14 @@ from kraft_node.migration.entities import ImageReader, of_image
 from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.states import DriverState, VisibleState, visible_state
 from kraft_node.migration.tree import paths
-from kraft_node.migration.tree.values import MigrationValue, ZnodeError, read_controller, read_epoch
+from kraft_node.migration.tree.values import (
+    MigrationValue,
+    ZnodeError,
+    config_change_data,
+    config_data,
+    read_controller,
+    read_epoch,
+)
 from kraft_node.migration.writing import ZnodeWriter
 from kraft_node.migration.zookeeper import Check, Create, NoAnswerError, Operation, SetData, TransactionError, ZooKeeper
 from kraft_node.testing.migration.laws import SPOILED, MigrationLaws
@@ -36,6 +44,11 @@ FAULTS_MS: Final = 60_000
 SETTLE_MS: Final = 400_000
 SLICE_MS: Final = 1_000
 LOST_READS: Final = 0.02
+UNTOLD: Final = 0.03
+"""How often a broker does not answer an announcement."""
+ANSWER_MS_MAX: Final = 200
+WRITE_MS_MAX: Final = 500
+"""How long a broker may take to write to ZooKeeper what it was asked for."""
 OLD_OWNER: Final = "ZooKeeper's own controller"
 
 
@@ -93,6 +106,9 @@ class OldController:
         ]
         self._session.commit(claim)
         self._claim = ControllerClaim(number, epoch.version + 1, 0, MigrationValue())
+        for broker in self._world.brokers:
+            delay_ms = self._world.time.rng.uniform(0.1, ANSWER_MS_MAX)
+            self._world.time.at(delay_ms, partial(broker.told, number, of_kraft=False))
 
     def _write(self, make: Any) -> None:
         assert self._session is not None and self._claim is not None
@@ -105,6 +121,42 @@ class OldController:
         entities = of_image(self._image)
         entities.update(writer.existing())
         writer.write(ImageReader(self._image).wanted(entities), None)
+
+
+class OldBroker:
+    """A broker that uses ZooKeeper. Until it knows of a KRaft controller, it writes configurations there itself.
+
+    As in Apache Kafka 3.9.2, no version is checked, and the announcement of the change is a second write.
+    """
+
+    def __init__(self, world: MigrationScenario, broker_id: int) -> None:
+        self.id = broker_id
+        self._world = world
+        self._epoch = -1
+        self._follows_kraft = False
+
+    def told(self, epoch: int, *, of_kraft: bool) -> None:
+        """A controller has announced itself in its epoch."""
+        if epoch >= self._epoch:
+            self._epoch, self._follows_kraft = epoch, of_kraft
+
+    def act(self) -> None:
+        """Begin a change now and then. It may reach ZooKeeper after an announcement."""
+        rng = self._world.time.rng
+        self._world.time.at(rng.uniform(100, 2_000), self.act)
+        if not self._follows_kraft:
+            self._world.time.at(rng.uniform(0, WRITE_MS_MAX), self._write, str(rng.randrange(1_000)))
+
+    def _write(self, value: str) -> None:
+        world, name = self._world, f"brokers/{self.id}"
+        assert not world.is_kraft, f"kept: broker {self.id} has written to ZooKeeper after the migration: it is lost"
+        with world.laws.others_write():
+            world.servers.put(paths.config(name), config_data({"log.cleaner.threads": value}))
+        world.time.at(world.time.rng.uniform(0.1, 5), self._announce, name)
+
+    def _announce(self, name: str) -> None:
+        with self._world.laws.others_write():
+            self._world.servers.carry_out([Create(paths.CONFIG_CHANGE, config_change_data(name), sequential=True)])
 
 
 class _UnmigratedWriter(ZnodeWriter):
@@ -161,6 +213,18 @@ class MigratingController:
         """Hand the records to the quorum in this process's last epoch; they are lost if that epoch is over."""
         self.world.quorum.append(self.member, self.epoch, records, committed)
 
+    def announce(self, held: ControllerClaim, done: Callable[[list[str]], None]) -> None:
+        """Tell the brokers who the controller is. Now and then one of them does not answer."""
+        failures = []
+        for broker in self.world.brokers:
+            if self.world.answers():
+                self.world.time.at(
+                    self.world.time.rng.uniform(0.1, ANSWER_MS_MAX), partial(broker.told, held.epoch, of_kraft=True)
+                )
+            else:
+                failures.append(f"broker {broker.id}: no answer")
+        self.world.time.at(ANSWER_MS_MAX, self.surroundings.alive, done, failures)
+
     def begin(self, held: ControllerClaim) -> None:
         """Note the claim. Raises AssertionError if the brokers are begun a second time in its epoch."""
         assert held.epoch not in [one.epoch for one in self.begun], "steered: brokers are begun twice in one claim"
@@ -196,6 +260,7 @@ class MigrationScenario:
         self._mirror = MetadataLoader()
         self._mirrored = 0
         self.is_quiet = False
+        self.brokers = [OldBroker(self, broker_id) for broker_id in BROKERS]
         self.controllers = {node_id: MigratingController(self, node_id) for node_id in CONTROLLERS}
         self._prepare()
 
@@ -219,6 +284,8 @@ class MigrationScenario:
         self.time.at(0, OldController(self).act)
         for broker in BROKERS:
             self.time.at(rng.uniform(0, 10_000), self._register, broker)
+        for old in self.brokers:
+            self.time.at(rng.uniform(0, 2_000), old.act)
         self.time.at(rng.uniform(0, 3_000), self._elect)
         self.time.at(100, self._work)
         self.time.at(rng.uniform(1_000, 8_000), self._fault)
@@ -253,6 +320,10 @@ class MigrationScenario:
     def _loses(self) -> tuple[bool, bool]:
         rng = self.time.rng
         return (False, False) if self.is_quiet or rng.random() > 0.05 else (True, rng.random() < 0.5)
+
+    def answers(self) -> bool:
+        """Whether a broker answers an announcement."""
+        return self.is_quiet or self.time.rng.random() > UNTOLD
 
     def _fault(self) -> None:
         rng = self.time.rng
