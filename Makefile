@@ -186,9 +186,9 @@ crash-points: $(VENV)/.dev ## cut the power of a node on a real file system POIN
 
 RUNS ?= 1
 SEED ?= 1
-migration-faults: $(VENV)/.dev ## migrate RUNS=n clusters of Apache Kafka 3.9.2 from ZooKeeper under faults, from SEED=n; needs Java
+migration-faults: $(VENV)/.dev ## migrate RUNS=n clusters of Apache Kafka 3.9.2 from ZooKeeper under faults, from SEED=n, or with REVERT=1 there and back; needs Java
 	-@$(BIN)/python tools/peers.py install 3.9.2
-	$(BIN)/python -m tests.faults.migration --runs $(RUNS) --seed $(SEED)
+	$(BIN)/python -m tests.faults.migration --runs $(RUNS) --seed $(SEED) $(if $(REVERT),--revert)
 
 bench: $(VENV)/.dev peers ## measure our server beside Apache Kafka on this machine: two hours; bench-quick checks that every row works
 	$(BIN)/python -m bench run

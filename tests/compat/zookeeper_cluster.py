@@ -8,6 +8,7 @@ brokers without ZooKeeper (`restart_in_kraft`), and has controllers of Apache Ka
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import urllib.request
 from dataclasses import dataclass, field
@@ -199,6 +200,8 @@ class OldCluster:
         self.controller_ports = {3001 + i: ports[self.brokers + i] for i in range(self.controllers)}
         self.voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in self.controller_ports.items())
         self.nodes: dict[int, Target] = {}
+        self._former: dict[int, Target] = {}
+        """Brokers that were restarted without ZooKeeper, as they were before."""
         self._broker_ports = dict(enumerate(ports[: self.brokers], 1))
 
     @property
@@ -318,6 +321,7 @@ class OldCluster:
         """Stop a broker, and start the same directory without ZooKeeper: Apache's broker of 3.9.2, or ours."""
         former = self.nodes[broker_id]
         former.stop()
+        self._former.setdefault(broker_id, former)
         zookeeper = ("zookeeper.connect", "zookeeper.metadata.migration.enable", "inter.broker.protocol.version")
         values = {key: value for key, value in former.overrides.items() if key not in zookeeper}
         values |= {"process.roles": "broker", "node.id": str(broker_id)}
@@ -330,6 +334,42 @@ class OldCluster:
         self.nodes[broker_id] = node
         node.launch()
         node.wait_ready()
+
+    def restart_with_zookeeper(self, broker_id: int) -> None:
+        """Stop a broker that was restarted without ZooKeeper, and start its directories as before, in the migration."""
+        self.nodes[broker_id].stop()
+        node = self._former.pop(broker_id)
+        shutil.rmtree(node.data / "__cluster_metadata-0")
+        meta = node.data / "meta.properties"
+        meta.write_text(meta.read_text().replace("version=1", "version=0").replace("node.id", "broker.id"))
+        self._restarted(broker_id, node)
+
+    def leave_migration(self, broker_id: int) -> None:
+        """Restart a broker that uses ZooKeeper without the keys of the migration."""
+        node = self.nodes[broker_id]
+        node.stop()
+        for key in ("zookeeper.metadata.migration.enable", "controller.quorum.voters", "controller.listener.names"):
+            node.overrides.pop(key, None)
+        node.overrides["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
+        self._restarted(broker_id, node)
+
+    def _restarted(self, broker_id: int, node: Target) -> None:
+        self.nodes[broker_id] = node
+        node.launch()
+        node.wait_ready()
+
+    def stop_our_controllers(self) -> Path:
+        """Stop our controllers, the active one last. Returns the folder of its metadata log."""
+        ours = {node_id: self.nodes[node_id] for node_id in self.controller_ports}
+
+        def active() -> int | None:
+            found = {i: one.status().get("migration", {}) for i, one in ours.items() if isinstance(one, OurController)}
+            return next((i for i, one in found.items() if one.get("isActive")), None)
+
+        last = wait_for("an active controller", active)
+        for node_id in sorted(ours, key=lambda number: number == last):
+            self.nodes.pop(node_id).stop()
+        return ours[last].data / "__cluster_metadata-0"
 
     def migration(self) -> dict[str, Any]:
         """What the active controller of ours says about the migration; empty while there is none."""

@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=600.0, help="no run begins later")
     parser.add_argument("--faults", type=int, default=2, help="faults in each state")
+    parser.add_argument("--revert", action="store_true", help="go back to ZooKeeper from a state of the seed")
     options = parser.parse_args()
     deadline = time.monotonic() + 60 * options.minutes
     bad = done = 0
@@ -28,7 +29,7 @@ def main() -> int:
             break
         folder = Path(tempfile.mkdtemp(prefix=f"migration-{seed}-"))
         begun = time.monotonic()
-        run = Migration(folder, seed, options.faults)
+        run = Migration(folder, seed, options.faults, reverts=options.revert)
         try:
             run.play()
         except Exception:  # whatever it is, the other seeds run

@@ -3,7 +3,8 @@
 The parties: three brokers of Apache Kafka 3.9.2 that become ours, three controllers of ours, ZooKeeper. A party is
 killed (SIGKILL) and started again, or stopped (SIGSTOP) for longer or shorter than its session. Clients write, read,
 commit and open transactions all the time. At the end each acknowledged record exists once, aborted records do not, no
-acknowledged commit of an offset is lost, and Kafka's own tools describe the same as before the migration.
+acknowledged commit of an offset is lost, and Kafka's own tools describe the same as before the migration. A run is
+finished, or reverted to ZooKeeper while some of the brokers are ours.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Final
 from tests.compat.members import wait_for
 from tests.compat.targets import Target
 from tests.compat.zookeeper_cluster import OldCluster, OldNode, OurController
+from tests.faults.migration.reverting import revert
 from tests.faults.migration.workload import (
     CLIENT,
     PARTITIONS,
@@ -30,11 +32,13 @@ from tests.faults.migration.workload import (
     read_all,
 )
 from tests.golden.migration.content import OVERRIDES, Admin, fill
-from tests.golden.migration.test_whole_migration import described
+from tests.golden.migration.test_whole_migration import described, topics_at
 
 SESSION_MS: Final = 6_000
 PAUSE_S: Final = (1.0, 10.0)
 STATE_S: Final = 300.0
+DUAL: Final = "made-in-both-worlds"
+"""A topic that is made while changes go to both worlds."""
 FAILED_LOAD: Final = b"Uncaught exception in scheduled task 'load-txns"
 QUICK: Final = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
@@ -49,9 +53,12 @@ QUICK: Final = {
 class Migration:
     """A run. `play` raises AssertionError if something was lost, or does not go on."""
 
-    def __init__(self, folder: Path, seed: int, faults: int) -> None:
+    def __init__(self, folder: Path, seed: int, faults: int, *, reverts: bool = False) -> None:
+        """`reverts`: go back to ZooKeeper before the end, from a state that the seed chooses."""
         self.rng = random.Random(seed)
         self._faults = faults
+        self._replaced_before_revert = random.Random(f"revert {seed}").randrange(4) if reverts else None
+        """How many brokers are ours when the migration is reverted; None: it is finished."""
         self.done: Counter[str] = Counter()
         """Fault -> how often."""
         self.cluster = OldCluster(folder, brokers=3, controllers=3, overrides={**OVERRIDES, **QUICK})
@@ -82,16 +89,23 @@ class Migration:
         cluster.start_our_controllers()
         self._state("reading", ("controller", "zookeeper"), wait=False)
         wait_for("the migration", self._is_dual, timeout_s=STATE_S)
+        with Admin(cluster.bootstrap) as admin:
+            admin.topic(DUAL, 1, 3)
         self._state("dual write", ("controller", "broker", "zookeeper"))
         order = [1, 2, 3]
         self.rng.shuffle(order)
-        for broker in order:
+        for broker in order[: self._replaced_before_revert]:
             cluster.restart_in_kraft(broker, ours=True)
             wait_for("replicas in sync", self._in_sync, timeout_s=STATE_S)
             self._state(f"broker {broker} is ours", ("controller", "broker", "zookeeper"))
-        wait_for("no broker with ZooKeeper", self._is_ready_to_end, timeout_s=STATE_S)
-        cluster.finalise()
-        self._state("finished", ("controller", "broker"))
+        if self._replaced_before_revert is None:
+            wait_for("no broker with ZooKeeper", self._is_ready_to_end, timeout_s=STATE_S)
+            cluster.finalise()
+            self._state("finished", ("controller", "broker"))
+        else:
+            revert(cluster, self._rest)
+            self.done[f"reverted with {self._replaced_before_revert} replaced"] += 1
+            self._state("reverted", ("broker", "zookeeper"))
         for client in self._clients:
             client.stop()
         self._judge(before, writer, mover, follower)
@@ -114,6 +128,8 @@ class Migration:
             offsets,
             follower.offsets,
         )
+        dual = topics_at(self.cluster, 3).get(DUAL)
+        assert dual is not None and len(dual.partitions[0].isr_nodes) == 3, f"{DUAL} is lost: {dual}"
         now = _without_elections(described(self.cluster))
         changed = {name: (lines, now[name]) for name, lines in _without_elections(before).items() if lines != now[name]}
         assert not changed, f"Kafka's tools describe other things than before the migration: {changed}"
@@ -150,6 +166,10 @@ class Migration:
             if wait:
                 self._clients_go_on()
                 wait_for("replicas in sync", self._in_sync, timeout_s=STATE_S)
+
+    def _rest(self) -> None:
+        self._restart_stuck()
+        wait_for("replicas in sync", self._in_sync, timeout_s=STATE_S)
 
     def _clients_go_on(self) -> None:
         for client in self._clients:
@@ -217,7 +237,9 @@ def _without_elections(described: dict[str, list[str]]) -> dict[str, list[str]]:
         return f"Isr: {','.join(sorted(match[1].split(',')))}"
 
     return {
-        name: [re.sub(r"Isr: ([\d,]+)", ordered, re.sub(r"Leader: \d+ ", "", line)) for line in lines]
+        name: [
+            re.sub(r"Isr: ([\d,]+)", ordered, re.sub(r"Leader: \d+ ", "", line)) for line in lines if DUAL not in line
+        ]
         for name, lines in described.items()
     }
 
