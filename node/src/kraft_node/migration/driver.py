@@ -369,8 +369,8 @@ class MigrationDriver:
     def _take_over(self) -> DriverLife:
         """Make the brokers send administrative requests here before ZooKeeper is read. Returns marks of its content.
 
-        Until a broker of 3.9.2 knows of a KRaft controller, it writes configurations to ZooKeeper itself, whoever has
-        claimed it. Changes of what was read before would be lost. Raises ClaimError if a broker does not answer.
+        Brokers of 3.9.2 send ACLs to ZooKeeper's former controller until they know of a KRaft controller, and it writes
+        them to ZooKeeper. Those that come after the read would be lost. Raises ClaimError if a broker does not answer.
         """
         assert self._claim is not None, "law: only the holder of a claim reads"
         failures = yield Announcement(self._claim)

@@ -15,11 +15,10 @@ from kraft_node.migration.entities import ImageReader, of_image
 from kraft_node.migration.passwords import PasswordEncoder
 from kraft_node.migration.states import DriverState, VisibleState, visible_state
 from kraft_node.migration.tree import paths
+from kraft_node.migration.tree.access import AclEntry, acl_change_data, acls_data
 from kraft_node.migration.tree.values import (
     MigrationValue,
     ZnodeError,
-    config_change_data,
-    config_data,
     read_controller,
     read_epoch,
 )
@@ -49,6 +48,9 @@ UNTOLD: Final = 0.03
 ANSWER_MS_MAX: Final = 200
 WRITE_MS_MAX: Final = 500
 """How long a broker may take to write to ZooKeeper what it was asked for."""
+LITERAL: Final = 3
+TOPIC: Final = 2
+"""Of ACLs."""
 OLD_OWNER: Final = "ZooKeeper's own controller"
 
 
@@ -124,9 +126,9 @@ class OldController:
 
 
 class OldBroker:
-    """A broker that uses ZooKeeper. Until it knows of a KRaft controller, it writes configurations there itself.
+    """A broker that uses ZooKeeper. Until it knows of a KRaft controller, it writes ACLs there.
 
-    As in Apache Kafka 3.9.2, no version is checked, and the announcement of the change is a second write.
+    As in Apache Kafka 3.9.2, no controller is checked, and the announcement of the change is a second write.
     """
 
     def __init__(self, world: MigrationScenario, broker_id: int) -> None:
@@ -147,16 +149,20 @@ class OldBroker:
         if not self._follows_kraft:
             self._world.time.at(rng.uniform(0, WRITE_MS_MAX), self._write, str(rng.randrange(1_000)))
 
-    def _write(self, value: str) -> None:
-        world, name = self._world, f"brokers/{self.id}"
+    def _write(self, host: str) -> None:
+        world, resource = self._world, (LITERAL, TOPIC, f"of broker {self.id}")
         assert not world.is_kraft, f"kept: broker {self.id} has written to ZooKeeper after the migration: it is lost"
         with world.laws.others_write():
-            world.servers.put(paths.config(name), config_data({"log.cleaner.threads": value}))
-        world.time.at(world.time.rng.uniform(0.1, 5), self._announce, name)
+            world.servers.put(paths.acls(*resource), acls_data([AclEntry("User:a", host, 3, 3)]))
+        world.time.at(
+            world.time.rng.uniform(0.1, 5),
+            self._announce,
+            Create(paths.acl_change(LITERAL), acl_change_data(*resource), sequential=True),
+        )
 
-    def _announce(self, name: str) -> None:
+    def _announce(self, change: Create) -> None:
         with self._world.laws.others_write():
-            self._world.servers.carry_out([Create(paths.CONFIG_CHANGE, config_change_data(name), sequential=True)])
+            self._world.servers.carry_out([change])
 
 
 class _UnmigratedWriter(ZnodeWriter):
@@ -272,7 +278,14 @@ class MigrationScenario:
     def _prepare(self) -> None:
         servers = self.servers
         servers.put(paths.CLUSTER_ID, b'{"version":"1","id":"simulated"}')
-        for path in ("/admin/delete_topics", "/config/changes", "/kafka-acl/Topic", paths.TOPICS, paths.BROKER_IDS):
+        for path in (
+            "/admin/delete_topics",
+            "/config/changes",
+            "/kafka-acl/Topic",
+            "/kafka-acl-changes",
+            paths.TOPICS,
+            paths.BROKER_IDS,
+        ):
             servers.put(path)
         servers.put(paths.CONTROLLER_EPOCH, b"1")
         for broker in BROKERS:
