@@ -114,7 +114,7 @@ class LocalSecurity:
         self.kept = Kept()
 
     async def keep(self, cluster: NamedCluster, annotations: Mapping[str, str], running: Collection[int]) -> None:
-        """Bring all certificates to what they should be. `running`: nodes with a process. Raises OSError.
+        """Issue, renew and remove certificates, as the file requires. `running`: nodes with a process. Raises OSError.
 
         The record in the memory gets the authorities; the caller writes it.
         """

@@ -88,7 +88,7 @@ class Reporter:
 
 
 def migration_changes(before: MigrationStatus | None, after: MigrationStatus | None) -> list[str]:
-    """What has changed in a migration from ZooKeeper, in words."""
+    """The text of an Event about changes in a migration from ZooKeeper."""
     if after is None:
         return []
     was = before or MigrationStatus.model_validate({"phase": after.phase})

@@ -100,8 +100,8 @@ class ActiveControllerLink:
         explain: Callable[[], str] = lambda: "",
     ) -> None:
         """`own` leads to this node's controller, if it has one; `others(node_id)` to another node, `forwards(node_id)`
-        for forwarded requests; `drop(node_id)` closes the connections to a node. `explain()` describes for people
-        which nodes got a request for the leader."""
+        for forwarded requests; `drop(node_id)` closes the connections to a node. `explain()` returns a text for
+        messages: which nodes got a request for the leader."""
         self.leader_id = -1
         self._env = env
         self._own_id = own_id
@@ -117,7 +117,7 @@ class ActiveControllerLink:
         self._pause_ms = RETRY_MS
         self._closed = False
 
-    # Who leads
+    # The leader
 
     def leader_changed(self, leader_id: int) -> None:
         """That node leads the quorum; -1: the leader is unknown.

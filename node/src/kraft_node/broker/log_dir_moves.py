@@ -199,7 +199,7 @@ class LogDirMoves:
         except KafkaError as error:
             if (
                 error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER
-            ):  # a truncation goes on, or an older log with this name is being forgotten
+            ):  # a truncation continues, or an older log with this name is being forgotten
                 self._end(move)
                 raise
             return
@@ -251,7 +251,7 @@ class LogDirMoves:
         if self._replicas.peek((partition.topic_id, partition.index)) is not partition:
             self._end(move)  # deleted, moved to another broker, or its directory is dead
             return False
-        if move.copy is not None and move.copy.closed:  # for want of a descriptor; it is opened and truncated anew
+        if move.copy is not None and move.copy.closed:  # no descriptor was free: it is opened and truncated anew
             if partition.log.twin is move.copy:
                 partition.log.twin = None
             move.copy, move.flushing, move.flushed = None, False, False
@@ -363,7 +363,7 @@ def copy_some(source: Log, copy: Log) -> int:
             if first < copy.end_offset:
                 copy.truncate_to(first)  # the log starts within the batch, or the copy has a gap where it ends
                 if copy.end_offset < first:
-                    return 0  # it goes on from there
+                    return 0  # it continues from there
             copy.append_as_follower(records)
     copy.high_watermark = min(max(source.high_watermark, copy.start_offset), copy.end_offset)
     if source.start_offset > copy.start_offset:

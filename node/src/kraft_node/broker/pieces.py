@@ -34,22 +34,22 @@ ROWS: Final = 500
 """A request with more rows is split. Up to here, items that are named twice are noticed as in Kafka."""
 
 PARTITIONS: Final = 250
-"""Partitions or groups that one turn handles then: a millisecond."""
+"""Partitions or groups in a piece of a split request: a millisecond of work."""
 
 CHANGES: Final = 50
-"""Resources or entries that the controller changes in one turn then: each takes it 0.02 to 0.05 ms."""
+"""Resources or entries in a piece that the controller changes: each takes it 0.02 to 0.05 ms."""
 
 PLACEMENTS: Final = 20
-"""New topics, or partitions with new replicas, that the controller handles in one turn then: each takes it 0.1 ms."""
+"""New topics, or partitions with new replicas, in a piece that the controller handles: each takes it 0.1 ms."""
 
 USERS: Final = 25
-"""SCRAM entries that one turn handles: each costs two HMACs, 0.04 ms."""
+"""SCRAM entries in a piece: each costs two HMACs, 0.04 ms."""
 
 SETS: Final = 64
 """Parts of the keys of a large request."""
 
 TOPICS: Final = 100
-"""Topics or resources that one turn describes, with the client's allowed operations on each."""
+"""Topics or resources in a piece that describes them, with the client's allowed operations on each."""
 
 RESOURCES_MAX: Final = 20_000
 """Resources that one DescribeConfigs may name: the response has about 3 KB for each."""

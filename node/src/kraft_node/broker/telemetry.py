@@ -140,7 +140,7 @@ class TelemetryClient:
 
 
 class Telemetry:
-    """All subscriptions, and the clients that have requested theirs."""
+    """All subscriptions, and the clients that have requested their subscription."""
 
     def __init__(self, clock: Clock, rng: Rng, bytes_max: int) -> None:
         self._clock = clock

@@ -48,8 +48,8 @@ from kraft_protocol.wire.stored import (
 )
 
 LED_BLOCKS_MAX: Final = 1_000
-"""How many blocks of partitions are searched for one that a broker leads. In more, unknown counts as leading: the
-broker then stops as one that leads."""
+"""How many blocks are searched for a partition that a broker leads. With more blocks, the broker counts as a leader and
+stops like one."""
 
 REPLACED_MAX: Final = 8
 """Incarnations of a broker that are remembered. A request is under way for seconds, so few processes end meanwhile."""
@@ -274,7 +274,7 @@ class Brokers:
 
     def _next_state(self, before: ControlState, request: BrokerHeartbeatRequest) -> ControlState:
         if self._departures.is_leaving(request.broker_id) or self._migration.is_reading:
-            return before  # once its partitions have moved, or all metadata is read, the next heartbeat goes on
+            return before  # once its partitions have moved, or all metadata is read, the next heartbeat continues
         if before is ControlState.FENCED:
             if request.want_shut_down:
                 return ControlState.SHUTDOWN_NOW

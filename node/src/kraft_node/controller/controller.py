@@ -495,4 +495,5 @@ def _refuse(ctx: RequestContext, request: Any, error: KafkaError) -> Any:
 
 
 def _forget(_: Plan | KafkaError) -> None:
-    """Nobody waits for the end of this plan. If it was refused, what began it begins it again."""
+    """For plans without a requester: if such a plan is refused, the periodic work or the heartbeat that began it begins
+    it again."""

@@ -231,7 +231,7 @@ def _refused(message: str) -> KafkaError:
 def check_znode_name(cluster: ControllerState, name: str | None, *, is_encoded: bool = False) -> None:
     """Raise INVALID_REQUEST during a migration if no znode can have this name: ZooKeeper gets each change.
 
-    With a slash the znode would be that of another name. `is_encoded`: paths have the name percent-encoded.
+    With a slash, the path would be the znode of another name. `is_encoded`: paths have the name percent-encoded.
     """
     if cluster.view.zk_migration_state != MIGRATION:
         return

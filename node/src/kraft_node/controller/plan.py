@@ -2,7 +2,7 @@
 
 A plan that concerns very many partitions is made in turns of the loop. A generator (`Steps`) yields the records of each
 turn but the last, and returns the plan of the last turn. Each turn is an append of its own, which is on the overlay
-before the generator goes on. Other requests are planned between two turns, so a generator must not keep data of
+before the generator continues. Other requests are planned between two turns, so a generator must not keep data of
 partitions or brokers.
 """
 

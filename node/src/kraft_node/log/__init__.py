@@ -13,7 +13,7 @@
 | `compaction` | compaction, in slices between other work (KIP-58, KIP-534) |
 | `manager` | all logs in the `log.dirs` of a node (KIP-112, KIP-858): periodic work, moves, the clean stop |
 | `resting` | what a partition holds while nobody uses it |
-| `waiting` | what waits for the disk: flushes that `flush.messages` asks for, appends when too much memory is dirty |
+| `waiting` | what waits for the disk: flushes that `flush.messages` requires, appends when too much memory is dirty |
 | `metadata_log` | `__cluster_metadata-0` on disk (KIP-595, KIP-630) |
 
 Callers: `partition` and `broker` through `manager.log_manager.LogManager`, the raft driver through

@@ -2,7 +2,7 @@
 
 `Log.append_as_leader` uses a fast path if possible; `Log.append_as_follower` comes here at once. All data to append is
 checked first, then written with `Log.write_batch`. This file also applies a producer's batch or a marker to the state
-of producers and transactions; recovery uses the latter.
+of producers and transactions. Recovery applies markers by it, too.
 """
 
 from __future__ import annotations

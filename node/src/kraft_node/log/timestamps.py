@@ -150,9 +150,9 @@ def _partial_without_index(segment: Segment, start_offset: int) -> Partial:
 def read_times(log: TimedLog, done: Callable[[], None]) -> None:
     """Read the timestamps that look-ups in `log` need in a lane, then call `done` on the loop.
 
-    Without usable indexes the batches are read. Damage ends the replica. What was found about files that compaction or
-    a truncation has replaced meanwhile is dropped: the next look-up has it read again. So is what was not found of a
-    log that was deleted or has moved.
+    Without usable indexes the batches are read. Damage ends the replica. Results about files that compaction or a
+    truncation has replaced meanwhile are dropped: the next look-up has them read again. Errors of a log that was
+    deleted or has moved are dropped, too.
     """
     first = log.segment_number(log.start_offset)
     unread = log.segments.unread(first)

@@ -153,7 +153,7 @@ class Steering:
         return sorted(one.id for one in self._brokers.values() if one.is_due or one.is_busy)
 
     def _follow(self, broker_id: int) -> None:
-        """Steer the broker if it uses ZooKeeper; a new incarnation knows nothing."""
+        """Steer the broker if it uses ZooKeeper; a new incarnation has no state yet."""
         broker = self._image.brokers.get(broker_id)
         is_excluded = broker is not None and broker.fenced and (broker.id, broker.epoch) in self._excluded
         if broker is None or is_excluded or not broker.is_migrating_zk_broker:

@@ -59,7 +59,7 @@ KINDS: Final = {
 
 
 class Finding(NamedTuple):
-    """One thing to do."""
+    """An action that the administrator must or should take."""
 
     kind: str
     subject: str
@@ -143,7 +143,7 @@ def survey(zookeeper: ZooKeeper, rng: Rng) -> Survey:
 
 
 def findings(found: Survey, brokers: Mapping[int, BrokerFacts]) -> list[Finding]:
-    """What is to be done. `brokers`: the live brokers."""
+    """All actions before a migration. `brokers`: the live brokers."""
     return [*_of_zookeeper(found), *_of_brokers(found, brokers), *_of_cluster(found, brokers)]
 
 

@@ -24,7 +24,7 @@ FEW: Final = 8
 TOLD_A_STEP: Final = 32
 """Watchers of a crowd that are notified in one turn: a tenth of a millisecond."""
 LEFT_MAX: Final = 64
-"""Entries of watchers that have left, beyond those of the present ones, that trigger a rebuild of the heap."""
+"""The heap is rebuilt if it has this many more entries of watchers that have left than of present watchers."""
 
 
 _NOBODY: Final = (-1, -1)

@@ -228,7 +228,7 @@ class SocketTransport:
         """Send as much as the socket accepts; watch for writability while data is left."""
         out = self._out
         if self._is_reading:
-            return  # `_read_ahead` goes on
+            return  # `_read_ahead` continues
         assert out is not None
         budget = SEND_TURN_MAX
         try:

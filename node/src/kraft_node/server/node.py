@@ -128,7 +128,7 @@ class Node:
         self.controller_channels: Channels | None = None
         """The channels of `link`."""
         self.broker_listeners: list[ServerListener] = []
-        """Those of `listeners` that the broker serves."""
+        """The entries of `listeners` that the broker serves."""
         self._late_listeners: list[ServerListener] = []
         """Listeners that open once the authorizer knows the ACLs (`early.start.listeners`)."""
         self._pool = BufferPool(config.int("queued.max.request.bytes"))

@@ -101,7 +101,7 @@ leaves this to the JVM."""
 
 
 def migration_of(node: Node, raft: RaftDriver, controller: Controller) -> NodeMigration | None:
-    """What migrates a cluster from ZooKeeper; None unless this controller shall."""
+    """The migration from ZooKeeper; None unless this controller is configured for it."""
     settings = zookeeper_settings(node.config)
     if settings is None:
         return None

@@ -15,7 +15,7 @@ from kraft_operator.specs.properties import External
 Object = Mapping[str, Any]
 NODE_LABEL: Final = f"{GROUP}/node"
 MACHINE_HOST: Final = "$(HOST_IP)"
-"""Stands for the address of the machine, which is known when the pod runs."""
+"""A placeholder for the address of the machine, which is known when the pod runs."""
 
 
 def by_broker(cluster: NamedCluster, services: Iterable[Object], routes: Iterable[Object] = ()) -> dict[int, str]:

@@ -3,7 +3,7 @@
 - Ready: all nodes serve.
 - QuorumHealthy: all voters are live.
 - Progressing: the operator works or waits for something to finish.
-- Degraded: something needs help and cannot go on by itself.
+- Degraded: the operator cannot continue without the user.
 - Paused: a user's request makes the operator wait.
 - Migrated: no migration from ZooKeeper is under way any more. Only clusters with `spec.migration` have it.
 """

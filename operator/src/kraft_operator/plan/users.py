@@ -5,17 +5,17 @@ A user is a principal `User:NAME`, whether it authenticates by SCRAM or by a cer
 Ownership:
 
 - A resource owns the SCRAM credentials, ACLs and quotas that it made. `UserClaim` records them before they are made.
-- With `adopt`, it also owns declared things that existed before. Without it, a user with credentials of another origin
-  is refused: its holder would get the declared rights.
+- With `adopt`, it also owns declared items that existed before. Without it, a user with credentials of another origin
+is refused: their holder would get the declared rights.
 - Undeclared ACLs and quotas of another origin stay, unless the resource is `exclusive`.
 - If two resources name the same user, the present owner keeps it; else the older resource gets it, else the first by
   name. Users of the cluster itself are refused.
 
-Deletion: what a claim names is deleted once no resource with its name and uid exists. A malformed resource still
+Deletion: the items in a claim are deleted once no resource with its name and uid exists. A malformed resource still
 exists, so its claim stays. A view that could not be read is unknown: nothing in it changes, and its claims stay.
 
-A broker may not have applied the newest metadata, and a request without an answer may still take effect. So a view
-without a thing does not prove that the thing does not exist. A claim shrinks and ends only for `UsersSeen.proven`.
+A broker may not have applied the newest metadata, and a request without an answer may still take effect. So a view that
+lacks an item does not prove that the item does not exist. A claim shrinks and ends only for `UsersSeen.proven`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class DesiredUser:
     acls: frozenset[Acl] = frozenset()
     quotas: Mapping[str, float] = field(default_factory=dict)
     adopt: bool = False
-    """Own declared things that existed before."""
+    """Own declared items that existed before."""
     exclusive: bool = False
     """Delete undeclared ACLs and quotas of the user."""
     uid: str = ""
@@ -318,7 +318,7 @@ def _size(claim: UserClaim) -> int:
 
 
 def _ends(plan: UserPlan, declared: DeclaredUsers, claim: UserClaim, seen: UsersSeen) -> None:
-    """Plan for a claim without an owner: delete what it names, once the claiming resource is certainly gone."""
+    """Plan for a claim without an owner: delete its items, once the claiming resource certainly no longer exists."""
     meant = any(claim.user in {one.user, one.resource} or claim.resource == one.resource for one in declared.unread)
     has_successor = any((one.resource, one.user) == (claim.resource, claim.user) for one in declared.desired_users)
     if meant or has_successor or (claim.resource, claim.uid) in declared.there:

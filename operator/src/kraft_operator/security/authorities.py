@@ -1,4 +1,4 @@
-"""What becomes of an authority. Pure.
+"""The phases of an authority: made, renewed, replaced. Pure.
 
     steady    `current` issues
     trusting  `next` is trusted, too, and issues nothing: until every node trusts it
@@ -6,11 +6,11 @@
               certificates any more
 
 At every moment, each node trusts the authority of every other node's certificate. A node reads its files a while after
-they were written, so each phase ends only with a proof from every node. An authority whose time is nearly over is
-renewed with its key, which needs no phase.
+they were written, so each phase ends only with a proof from every node. An authority that expires soon is renewed with
+the same key, which needs no phase.
 
-An authority is made once, for a cluster whose record knows none. If it is missing later, or has another key, nothing is
-made and nothing is issued: the nodes still trust the one that is known.
+An authority is made once, for a cluster without an authority in its record. If it is missing later, or has another key,
+nothing is made and nothing is issued: the nodes still trust the recorded authority.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the resource asks for."""
+    """The request of the resource."""
 
     given: Authority | None = None
     """The authority of the user's own Secret."""
@@ -175,7 +175,7 @@ def _steady(name: str, state: State, asked: Asked, policy: Policy, now: datetime
 
 
 def _asks_for_another(state: State, asked: Asked) -> bool:
-    """Whether the resource asks for an authority with another key."""
+    """Whether the resource requests an authority with another key."""
     if asked.given is not None:
         return _has_another_key(state, asked)
     return bool(asked.request) and asked.request != state.request

@@ -1,7 +1,7 @@
 """Certificates on Kubernetes: the Secrets and the ConfigMap of a cluster, and what a pass does with them.
 
-`prepare` gives the operator's client its certificate, before the nodes are observed. `keep` brings all certificates to
-what they should be, before each plan. A Secret that cannot be read ends the pass: unknown is not absent.
+`prepare` gives the operator's client its certificate, before the nodes are observed. `keep` issues, renews and removes
+certificates, before each plan. A Secret that cannot be read ends the pass: unknown is not absent.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class ClusterSecurity:
         found: Found | None,
         listed: ListedObjects,
     ) -> Kept:
-        """Bring all certificates to what they should be. Raises ApiError, InTheWayError, NotYetError.
+        """Issue, renew and remove certificates, as the resource requires. Raises ApiError, InTheWayError, NotYetError.
 
         A paused cluster gets no certificate. A problem names those that end.
         """

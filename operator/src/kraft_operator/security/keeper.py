@@ -1,4 +1,4 @@
-"""Brings the stored certificates of a cluster to what they should be.
+"""Issues, renews and removes the stored certificates of a cluster, as its resource requires.
 
 The keeper runs in every whole pass, before the steps of the plan. Each write follows from what is stored, so a keeper
 that dies between two writes continues in the next pass. A store that cannot be read raises: unknown is not absent.
@@ -54,11 +54,12 @@ LISTENER_DAYS: Final = 14
 """A paused cluster warns this long before the end of a listener's own certificate, which may last 90 days only."""
 
 Prove = Callable[[str, State], Awaitable[Proof]]
-"""Asks every node what it trusts and presents. Arguments: the authority's name and state, which is within a phase."""
+"""Finds out, by TLS handshakes, what every node trusts and presents. Arguments: the authority's name and state, which
+is within a phase."""
 
 
 class NotOursError(Exception):
-    """Somebody else's object has the name of a node's certificate, or of what clients trust."""
+    """An object that the operator did not make has the name of a node's certificate, or of the clients' trust."""
 
 
 class Store(Protocol):
@@ -111,9 +112,9 @@ class Kept:
     refused: list[str] = field(default_factory=list)
     """Requests that have no effect, with the reason. Each is listed once."""
     lacking: set[int] = field(default_factory=set)
-    """Nodes that cannot have a certificate, because somebody else's object has its name."""
+    """Nodes that cannot have a certificate, because an object that the operator did not make has its name."""
     certificates: dict[str, ServedCertificate | None] = field(default_factory=dict)
-    """The own certificates of listeners. None: it cannot be used now, and nodes go on with what they have."""
+    """The own certificates of listeners. None: it cannot be used now, and nodes keep their present certificate."""
 
     @property
     def fingerprints(self) -> dict[str, str]:

@@ -158,7 +158,7 @@ def mode_problems(cluster: NamedCluster, given: KRaftClusterSpec) -> list[str]:
 
 
 def secured(cluster: NamedCluster) -> Secured:
-    """The condition `Secured`: whether nothing travels in the clear, and nobody unknown gets in."""
+    """The condition `Secured`: whether all connections are encrypted, and all clients are authenticated."""
     everybody = ", ".join(unaccepted(cluster))
     if everybody:
         text = f"everybody who reaches listener {everybody} gets in: set its authentication, or accept it by name in"

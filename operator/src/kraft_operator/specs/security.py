@@ -1,8 +1,8 @@
 """What `spec.security` means for a node: the protocol of each listener, its keys and files, and who is a super user.
 
-The listener of the nodes and the one of the controllers trust the cluster's authority alone, and listeners for clients
-that of the clients alone. So no certificate of a client opens the way of the nodes. A KRaftUser with `controllers` has
-a second certificate, of the cluster's authority.
+The listeners of nodes and of controllers trust only the cluster's authority. Listeners for clients trust only the
+clients' authority. So no certificate of a client opens the way of the nodes. A KRaftUser with `controllers` has a
+second certificate, of the cluster's authority.
 """
 
 from __future__ import annotations

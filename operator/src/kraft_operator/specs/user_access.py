@@ -12,7 +12,7 @@ from kraft_operator.specs.fronts import bootstrap_host, named_port
 from kraft_operator.specs.security import REAUTH, authentication, defaults
 
 FITS: Final = {"ScramSha512": "ScramSha512", "ScramSha256": "ScramSha512", "MutualTls": "MutualTls"}
-"""The authentication of listeners by that of users."""
+"""By the authentication of a user: the authentication of the listeners that fit."""
 
 
 def fitting_listener(cluster: NamedCluster, spec: KRaftUserSpec) -> Listener | None:
@@ -36,7 +36,8 @@ def missing_listener(cluster: NamedCluster, spec: KRaftUserSpec) -> str:
 
 
 def bootstrap(cluster: NamedCluster, listener: Listener) -> str:
-    """`bootstrap.servers` on Kubernetes: an address outside if the resource names one, else that of the service."""
+    """`bootstrap.servers` on Kubernetes: an address outside if the resource names one, else the address of the
+    service."""
     host, port = bootstrap_host(cluster, listener), named_port(listener) or listener.bootstrap.node_port
     if host is not None and port is not None:
         return f"{host}:{port}"

@@ -164,7 +164,7 @@ class Controllers:
     def _ask_brokers(self) -> list[tuple[str, int]]:
         """The addresses of the controllers. Raises OSError if no broker can be reached.
 
-        Brokers tell the cluster id to everybody; controllers require Alter on the cluster for it.
+        Brokers return the cluster id to every client; controllers require Alter on the cluster for it.
         """
         error: OSError = ConnectionError(f"no broker of {self._settings.bootstrap} can be reached")
         for host, port in self._servers:

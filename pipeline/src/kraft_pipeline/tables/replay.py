@@ -339,7 +339,7 @@ def _lives(letters: pa.Table, topics: Mapping[str, str]) -> list[pa.Table]:
 def _by_generation(
     letters: pa.Table, topics: Mapping[str, str], known: Mapping[str, Mapping[str, int]]
 ) -> Iterator[tuple[pa.Table, Within, Mapping[str, int]]]:
-    """Split letters of one life of each topic into those of a known and of an unknown generation.
+    """Split letters, of one topic id for each topic, into letters of a known and of an unknown generation.
 
     `topics` has the ids of the present topics, `known` the recorded generations. Yields letters, what decides within a
     partition, and the generations above 0 of their topics.

@@ -30,7 +30,7 @@ class ProtocolError(ClientError):
 
 
 class AuthenticationError(ClientError):
-    """The broker and the client do not authenticate each other. Retries with the same credentials are in vain."""
+    """The broker and the client do not authenticate each other. Retries with the same credentials fail again."""
 
 
 class VersionError(ClientError):

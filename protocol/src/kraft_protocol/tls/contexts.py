@@ -29,7 +29,7 @@ _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 class Contexts(NamedTuple):
-    """The contexts of one listener, and what they were made of."""
+    """The contexts of one listener, and the settings and files that they were made from."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext

@@ -32,7 +32,7 @@ TYPE_IDS: Final = {
 
 
 def _LATER(name: str, value: ConfigValue) -> None:  # noqa: N802
-    """Placeholder for a check or default that is not parsed yet; most keys never need theirs."""
+    """Placeholder for the check or default of a key that is not parsed yet; for most keys it is never needed."""
     raise AssertionError(f"{name}={value}: the check of this key was never made")
 
 

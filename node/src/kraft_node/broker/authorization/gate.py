@@ -40,7 +40,7 @@ class Gate:
         return None if topic is None else topic.name
 
     def require_group(self, ctx: RequestContext, operation: Operation, group_id: str) -> None:
-        """Raise GROUP_AUTHORIZATION_FAILED unless the client may do that to the group."""
+        """Raise GROUP_AUTHORIZATION_FAILED unless the client may do the operation on the group."""
         if not self.authorizer.allows(ctx, operation, ResourceType.GROUP, group_id):
             raise KafkaError(*REFUSALS[ResourceType.GROUP])
 

@@ -26,7 +26,8 @@ _TIMES: Final = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 class GroupSettings:
     """Reads configurations and features; times are computed once until something changes.
 
-    Clients make up group ids, so only groups with a configuration have an entry; the others share the broker's times.
+    Clients may use any number of group ids, so only groups with a configuration have an entry; the others share the
+    broker's times.
     """
 
     __slots__ = ("_config", "_image", "_of_broker", "_times")

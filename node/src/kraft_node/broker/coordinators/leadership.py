@@ -1,4 +1,4 @@
-"""Follows the leadership of an internal topic's partitions for the coordinator with its state in the topic."""
+"""Follows the leadership of an internal topic's partitions, for the coordinator that keeps its state in the topic."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@
 | `evictable` | which session makes room for another |
 | `reader` | the present answers of these partitions |
 | `waiting` | a fetch without enough data: its deadline, and what wakes it |
+| `large` | fetches of very many partitions, in steps |
+| `cold` | data that is not in memory: lanes read it first |
 
 The cost is proportional to the changes. A session keeps its partitions in two groups. Partitions in `ready` may have
 news; the others were read to their end and are watched. An append moves watched partitions of its readers back to

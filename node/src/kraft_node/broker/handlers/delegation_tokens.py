@@ -1,4 +1,4 @@
-"""Create-, Renew-, Expire- and DescribeDelegationToken (38-41) (KIP-48): who may ask for them.
+"""Create-, Renew-, Expire- and DescribeDelegationToken (38-41) (KIP-48): which clients may request them.
 
 The controller answers the first three, the metadata of the broker the last.
 

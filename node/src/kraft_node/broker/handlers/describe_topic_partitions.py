@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), version 0: topics in pages, with eligible leader replicas (KIP-966).
 
 Topics come in the order of their names. An answer holds at most `ResponsePartitionLimit` partitions (never more than
-`max.request.partition.size.limit`). Its `NextCursor` is the begin of the next page.
+`max.request.partition.size.limit`). Its `NextCursor` is the beginning of the next page.
 """
 
 from __future__ import annotations

@@ -283,7 +283,8 @@ class Fetcher:
         self._soon(self._pause_ms)
 
     def _take(self, followed: Followed, row: Any, left: int) -> Generator[None, None, int]:
-        """Yields between steps; `left` is what the present one may still cost, and the result what it then may."""
+        """Append the records of a row; yields between steps. `left`: the cost that the present step may still have.
+        Returns what remains of it."""
         code = ErrorCode(row.error_code)
         partition = followed.partition
         try:

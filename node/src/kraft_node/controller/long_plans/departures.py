@@ -9,7 +9,7 @@ controller may resign after any turn:
   prefix, the broker is registered as before, in fewer ISRs. A new controller gives it a full lease, then starts again.
 - **Controlled shutdown**: the record that the broker shuts down comes first, because it bars the broker from elections,
   ISRs and new partitions. The broker may stop after the last turn (`Sessions.start_shutdown`). After a prefix, a new
-  controller goes on with the remaining partitions at the broker's next heartbeat.
+  controller continues with the remaining partitions at the broker's next heartbeat.
 
 Apache Kafka 4.3 writes these records in the same order, in several batches that are not one transaction, so it relies
 on the same prefixes. But it plans all of them in one event.

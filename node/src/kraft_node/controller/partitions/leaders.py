@@ -84,7 +84,7 @@ class Leaders:
         return self._update(blocks, unclean=broker_id, directories=directories)
 
     def broker_unfenced(self, broker_id: int) -> Turns:
-        """The broker is back, or no broker (-1) but a new controller: leaderless partitions may get a leader now.
+        """A broker was unfenced, or (-1) this controller has become active: leaderless partitions may get a leader now.
 
         One search at a time: if a broker comes back during a search, that search begins anew at its end.
         """

@@ -113,7 +113,7 @@ class Cleaning:
         return self.keys.end if self._is_as_it_was([]) else STOPPED
 
     def _is_as_it_was(self, group: list[int]) -> bool:
-        """Whether the segments are unchanged by retention, truncation, deletion and copying."""
+        """Whether retention, truncation, deletion and copying have left the segments unchanged."""
         log = self._log
         bases = log.segment_bases[:-1]
         is_left = not log.closed and log.twin is None and log.truncations == self._truncations

@@ -67,7 +67,7 @@ class SegmentReader:
         return memoryview(self.data)[self.at : self.at + header.length]
 
     def take(self, header: BatchHeader) -> None:
-        """Go on behind the next batch, which has that header."""
+        """Move behind the next batch, which has that header."""
         self.at += header.length
         self.lowest = header.last_offset
 

@@ -351,7 +351,7 @@ class LogManager:
         """Rename a log without an owner to `-stray` and forget it. Raises KafkaError.
 
         A stray with a topic id is removed after the delay for strays (KIP-516; -1: never), as in Apache Kafka. Without
-        a topic id it is unknown whether the log is stale: an operator must decide.
+        a topic id it is unknown whether the log is stale: an administrator must decide.
         """
         self.futures.delete(topic, partition)
         found = self.take_away(topic, partition, names.STRAY_DIR)

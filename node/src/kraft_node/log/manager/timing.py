@@ -13,7 +13,7 @@ DEDUPE_BYTES: Final = 128 << 20
 LOAD_FACTOR: Final = 0.9
 
 STRAY_DELAY_MS: Final = 86_400_000
-"""How long an operator has to save a log without an owner."""
+"""How long an administrator has to save a log without an owner."""
 
 
 def keys_in(dedupe_bytes: int, threads: int, load_factor: float) -> int:

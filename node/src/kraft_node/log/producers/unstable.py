@@ -1,7 +1,7 @@
 """What holds back the last stable offset of a partition: open transactions, and ended ones whose marker may be lost.
 
-Each step costs the same however many transactions there have been, and nothing stays of a replicated transaction:
-most partitions are never read by a read_committed consumer, which would ask and thereby tidy up.
+Each step costs the same however many transactions there have been. A replicated transaction is forgotten without a
+read, because most partitions have no read_committed consumer.
 """
 
 from __future__ import annotations

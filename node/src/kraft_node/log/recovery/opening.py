@@ -46,8 +46,8 @@ def open_log(
     """Open the log in the existing directory `path`. `clean`: it was closed properly, and all of it is durable.
 
     `same_boot`: it was not closed properly, but all its data is in the page cache (`page_cache`). The checkpointed
-    offsets count as lower bounds. Below `compacted_below` offsets may be missing, with any policy now. Raises OSError,
-    LogDirDamaged, KafkaError (the same errors, after they were reported to the directory)."""
+    offsets count as lower bounds. Below `compacted_below` offsets may be missing, whatever the present cleanup policy
+    is. Raises OSError, LogDirDamaged, KafkaError (the same errors, after they were reported to the directory)."""
     from kraft_node.log.log import Log  # noqa: PLC0415
 
     log = Log(log_dir, path, topic, partition, config)

@@ -94,7 +94,7 @@ def recover_tail(log: Log, compacted_below: int, *, epochs_known: bool) -> int |
 
 
 def recover(log: Log, compacted_below: int, *, epochs_known: bool, same_boot: bool = False) -> int:
-    """Walk the batches beyond the recovery point, and cut off the end from the first unsound batch. Returns the offset
+    """Walk the batches beyond the recovery point, and truncate the log at the first unsound batch. Returns the offset
     where the walk began.
 
     `same_boot`: the page cache still has the indexes as they were written.

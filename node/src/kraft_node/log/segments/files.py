@@ -100,7 +100,7 @@ class Holder(Protocol):
     """The user of an open file. It keeps the file's handle only as long as the file is open."""
 
     def closed(self, handle: Handle) -> None:
-        """The file of `handle` was closed: let go of the handle."""
+        """The file of `handle` was closed: drop the handle."""
 
 
 class Handle:

@@ -9,7 +9,7 @@ USER: Final = "User:"
 
 
 class SaslIdentity(NamedTuple):
-    """Who a client is, once its exchange is complete."""
+    """The identity of a client, once its exchange is complete."""
 
     principal: str
     expires_ms: int | None = None

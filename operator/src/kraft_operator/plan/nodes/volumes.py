@@ -2,12 +2,13 @@
 
 The steps, in order. Each is marked on the claim (`Volume.marks`) before the next step relies on it:
 
-1. Write `Emptying` on the claim. The pod goes on mounting the volume, even if the pod is made again.
+1. Write `Emptying` on the claim. The pod still mounts the volume, even if the pod is recreated.
 2. Cordon the broker's directory on it: the broker creates no new log there.
 3. Move its replicas to the broker's other directories, a few at a time, to the directory with the most free space.
 4. The broker reports that the directory is cordoned, and then that it is empty. Write `Empty` on the claim.
 5. The ordinary roll restarts the pod without the volume. The proof of step 4 must hold again right before. The restart
-   writes `LeftOut` on the claim first. A pod that ends by itself comes back with the volume, and step 4 is repeated.
+   writes `LeftOut` on the claim first. If the pod ends for another reason, the next pod mounts the volume again, and
+   step 4 is repeated.
 6. Remove the cordon and forget the volume in the record. The policy keeps or deletes the claim.
 
 A broker that does not answer proves nothing. A volume that returns to its pool loses its mark and its cordon.

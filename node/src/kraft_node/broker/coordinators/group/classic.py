@@ -113,7 +113,7 @@ class ClassicGroup:
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether the protocol type is "consumer", that of Kafka's consumers; unrelated to KIP-848."""
+        """Whether the protocol type is "consumer", the type of Kafka's consumers; unrelated to KIP-848."""
         return self.protocol_type == CONSUMER_PROTOCOL
 
     # -- members

@@ -62,7 +62,7 @@ class GroupConfig:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     """group.consumer.assignors"""
     own_assignors: Mapping[str, OwnAssignor] = field(default_factory=dict)
-    """Those among them that the operator has brought, by name."""
+    """The own assignors among them (`module:Class`), by name."""
     consumer_max_size: int = 2**31 - 1
     """group.consumer.max.size"""
     consumer_times: tuple[int, ...] = (45_000, 5_000, 1_000)
@@ -74,7 +74,7 @@ class GroupConfig:
 
     @classmethod
     def from_config(cls, config: SettingsView) -> GroupConfig:
-        """The settings of a parsed server.properties; loads the operator's assignors. Raises ConfigError."""
+        """The settings of a parsed server.properties; loads own assignors. Raises ConfigError."""
         assignors, own = _assignors(config.list(ASSIGNORS_KEY))
         return cls(
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
@@ -101,7 +101,8 @@ class GroupConfig:
 
 
 def _assignors(names: list[str]) -> tuple[tuple[str, ...], dict[str, OwnAssignor]]:
-    """The names of the assignors, in order, and the operator's own by name; Kafka's own classes count as names of ours.
+    """The names of the assignors, in order, and the own assignors by name. Kafka's classes count as `uniform` and
+    `range`.
 
     Raises ConfigError for an assignor that does not exist or cannot be loaded.
     """

@@ -74,9 +74,9 @@ class GroupCoordinator:
         times: Callable[[str], GroupTimes] | None = None,
         has_consumer_groups: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`turns`: runs answers about very many groups in steps. `background`: runs the operator's assignors.
-        `times(group_id)`: the times of a consumer group; None: the times of `config`. `has_consumer_groups()`: whether
-        consumer groups may be used.
+        """`turns`: runs answers about very many groups in steps. `background`: runs own assignors. `times(group_id)`:
+        the times of a consumer group; None: the times of `config`. `has_consumer_groups()`: whether consumer groups may
+        be used.
         """
         self._clock = clock
         self._cluster = cluster

@@ -22,14 +22,15 @@ from kraft_node.broker.coordinators.regex.syntax import (
 )
 
 MAX_INSTRUCTIONS: Final = 4_000
-"""A counted repetition is as many copies. The time for one character of a name is at most in proportion to this."""
+"""A counted repetition becomes that many copies. The time for one character of a name is at most in proportion to
+this."""
 MAX_STATES: Final = 500
 """Beyond this the automaton forgets its states and begins anew."""
 TOO_LARGE: Final = f"expression needs more than {MAX_INSTRUCTIONS} steps"
 
 _TAKE, _FORK, _CHECK, _MATCH = range(4)
 _Instruction = tuple[int, int, int]
-"""Kind; the characters, or the condition, or the first way; the next instruction or the second way."""
+"""Kind; the characters, the condition, or the first branch; the next instruction, or the second branch."""
 
 
 class Pattern:
@@ -106,7 +107,7 @@ class Pattern:
 
 
 class _State:
-    """What the automaton remembers: instructions to go on with, and whether the latest character was one of a word
+    """A state of the automaton: the instructions that come next, and whether the latest character belongs to a word
     (None: at the beginning).
     """
 

@@ -44,7 +44,7 @@ class PlannedWrite(Generic[RecordT, ResponseT]):
     producer: TransactionalProducer | None = None
     """Writes the records in this producer's transaction, as a batch of their own."""
     replay: bool = True
-    """False: the state machine has these changes in memory already. Such a change must bear being lost."""
+    """False: the state machine has these changes in memory already. It must tolerate the loss of such a change."""
     timeout_ms: int | None = None
     """How long the response may wait for the commit; None: as configured."""
 

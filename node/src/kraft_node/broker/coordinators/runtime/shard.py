@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 NO_LINGER: Final = 0
 LINGER_FOR_THE_TURN: Final = -1
 TIMED_OUT_PAUSE_MS: Final = 50
-"""Between two looks at the responses that have timed out: a look costs as much as there are waiting responses."""
+"""Between two searches for timed-out responses: the cost of a search is proportional to the waiting responses."""
 
 Done: TypeAlias = Callable[[KafkaError | None], None]
 """Called with None when a write is committed, or with the error of the log or of the shard (`failures` translates)."""
@@ -63,7 +63,8 @@ class RuntimeConfig:
     commit_timeout_ms: int = 5_000
     """How long a response may wait for the commit; then it is REQUEST_TIMED_OUT."""
     append_linger_ms: int = LINGER_FOR_THE_TURN
-    """How long a batch collects operations. -1: until the end of the present turn of the loop; 0: each has its own."""
+    """How long a batch collects operations. -1: until the end of the present turn of the loop; 0: each operation has
+    its own batch."""
 
 
 class _Waiting:

@@ -8,10 +8,10 @@ The files:
 - `sweeps` aborts old transactions and removes unused transactional ids;
 - `api` and `admin` handle requests; `patterns` matches transactional ids; `seams` is the interface to the metadata.
 
-The path of a commit: EndTxn -> PREPARE_COMMIT is stored -> the client is answered -> WriteTxnMarkers to every leader
--> COMPLETE_COMMIT is stored with the next record of the id, or after 100 ms. A new coordinator finds PREPARE_COMMIT and
-goes on. The coordinator epoch in the markers is the leader epoch of the id's partition, so partitions refuse markers of
-an earlier coordinator.
+The path of a commit: EndTxn -> PREPARE_COMMIT is stored -> the client is answered -> WriteTxnMarkers to every leader ->
+COMPLETE_COMMIT is stored with the next record of the id, or after 100 ms. A new coordinator finds PREPARE_COMMIT and
+continues. The coordinator epoch in the markers is the leader epoch of the id's partition, so partitions refuse markers
+of an earlier coordinator.
 
 This package must not write to partitions of other topics except through WriteTxnMarkers, answer before the commit, or
 drop a marker of a partition that exists.

@@ -177,8 +177,7 @@ class TransactionCoordinator:
         last = None if transaction.completion is None else shard.machine.completions.take(transaction)
         transaction.begin(values, last)
         answers = [done]
-        # A commit that does not come with the append comes with a follower's fetch. In the midst of it nothing may be
-        # appended.
+        # Unless the append commits at once, a follower's fetch commits. During a fetch nothing may be appended.
         at_once = True
 
         def answer(result: Values | KafkaError) -> None:

@@ -194,8 +194,8 @@ class MarkerSender:
     def _write(self, ending: Ending, partitions: Iterable[TopicPartition]) -> None:
         """Write markers into partitions of this broker.
 
-        A single replica commits a marker at once. Otherwise a follower's fetch does, in the midst of which nothing may
-        be appended: the transaction goes on in the next turn.
+        A single replica commits a marker at once. Otherwise a follower's fetch commits it. During a fetch nothing may
+        be appended, so the transaction continues in the next turn.
         """
         at_once = True
 

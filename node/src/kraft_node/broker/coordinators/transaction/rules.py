@@ -7,7 +7,7 @@ Each function returns one of:
 - `NEEDS_ID`: call again with a new producer id;
 - raises `KafkaError` with the code for the client (before its translation for old versions).
 
-`version` is the cluster's transaction.version, `client_version` the one by which the client works.
+`version` is the cluster's transaction.version, `client_version` the transaction.version that the client uses.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def initialize(
     version: int,
     fresh_id: int | None = None,
 ) -> Step:
-    """InitProducerId. `expected`: the producer that goes on after an error (KIP-360).
+    """InitProducerId. `expected`: the producer that continues after an error (KIP-360).
 
-    A step to PREPARE_ABORT fences the present producer; its caller gets CONCURRENT_TRANSACTIONS and comes again.
+    A step to PREPARE_ABORT fences the present producer; the client gets CONCURRENT_TRANSACTIONS and retries.
     """
     values = transaction.values
     if transaction.pending is not None:
@@ -278,7 +278,7 @@ def completed(values: Values, now_ms: int) -> Values:
 
 
 def answered(values: Values) -> ProducerEpoch:
-    """The producer id and epoch with which a client goes on after EndTxn 5 has stored `values`."""
+    """The producer id and epoch that a client uses after EndTxn 5 has stored `values`."""
     if values.next_producer_id != NO_PRODUCER_ID:
         return ProducerEpoch(values.next_producer_id, 0)
     return ProducerEpoch(values.producer_id, values.epoch)

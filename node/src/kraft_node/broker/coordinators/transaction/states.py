@@ -76,7 +76,7 @@ class Values(NamedTuple):
     next_producer_id: int = NO_PRODUCER_ID
     """The producer id that replaces the exhausted id when the transaction is complete."""
     client_version: int = 0
-    """The transaction.version by which the client works: 2 if its transactions end with a new epoch."""
+    """The transaction.version that the client uses: 2 if its transactions end with a new epoch."""
     last_epoch: int = NO_EPOCH
     """The epoch before the last bump that the producer itself requested."""
 
@@ -116,8 +116,8 @@ class Transaction:
         """A fence could not be stored. Its epoch was given to no client, so the next fence does not bump it again."""
 
     def begin(self, values: Values, after: Values | None = None) -> None:
-        """A write of `values` begins, of two steps if it is `after` another. Raises AssertionError for a step that does
-        not exist."""
+        """A write of `values` begins, of two steps if it is `after` another. Raises AssertionError for a step that
+        `PREDECESSORS` does not have."""
         assert self.pending is None, f"law: {self.name} has one write at a time; {self.pending} is pending"
         state = self.values.state if after is None else after.state
         assert state in PREDECESSORS[values.state], f"law: {self.name} cannot go from {state} to {values.state}"

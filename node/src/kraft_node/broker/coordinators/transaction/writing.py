@@ -45,6 +45,6 @@ def store(
     """Write the changes. Call `decided` when they are committed (None), or cannot be committed by this coordinator.
 
     Call `late` if the commit takes longer than `timeout_ms`. The log has the records then, and a later load may find
-    them. So they are awaited still: memory never differs from what a load would find.
+    them. So the write stays pending: memory never differs from what a load would find.
     """
     shard.write(PlannedWrite(changes, None, replay=False, timeout_ms=timeout_ms), _Store(shard, decided, late).written)

@@ -1,8 +1,9 @@
-"""A consumer group as data: the result of its records, and what follows from them. Nothing here answers or waits.
+"""A consumer group as data: the state that its records define, and values derived from it. Nothing here answers or
+waits.
 
-`apply` is the only way in, for new records and for records that are read back. Log compaction may have removed any
-record that a later one replaces, so records may come in any order that this allows, and tombstones without their
-record.
+All changes of the state are records: `apply` takes new records and records that are read back. Log compaction may have
+removed any record that a later one replaces, so records may come in any order that this allows, and tombstones without
+their record.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class ConsumerGroup:
         self.has_old_topics = False
         """The log has a record of type 4, which goes with the group."""
         self.is_assigning = False
-        """An assignor of the operator runs for the group, or has failed a moment ago (`own_targets`)."""
+        """An own assignor runs for the group, or has failed a moment ago (`own_targets`)."""
         self.assignor_failure = ""
         """Why it has failed."""
         self._state: GroupState | None = None

@@ -61,8 +61,8 @@ TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 
 CHANGING_INTERVAL_MS: Final = 500
 MEMBER_INTERVAL_MS: Final = 2
-"""The interval of heartbeats while a group changes: the larger of the first figure and the second per member, so that a
-group of any size sends at most 500 heartbeats a second."""
+"""The interval of heartbeats while a group changes: the first value, or the second value times the number of members if
+that is more. So a group of any size sends at most 500 heartbeats a second."""
 CHANGES_FOR_MS: Final = 60_000
 """A member that reaches no target for so long, because another member keeps its partitions, has the usual interval."""
 
@@ -70,7 +70,7 @@ CHANGES_FOR_MS: Final = 60_000
 class HeartbeatPlan:
     """One heartbeat. After `run`: `changes`, `member`, `current` (before: `old_current`), and the response.
 
-    `own_task`: what an assignor of the operator must do next; None: nothing.
+    `own_task`: the next run of an own assignor, or None.
     """
 
     __slots__ = (
@@ -240,7 +240,7 @@ class HeartbeatPlan:
             self.changes.append(TargetEpochChange(group.group_id, target_epoch))
 
     def _computed(self) -> dict[str, Target] | None:
-        """The target of each member; None if an assignor of the operator must compute it (`own_task`) or does."""
+        """The target of each member; None if an own assignor must compute it (`own_task`) or is computing it."""
         if self._group.is_assigning:
             return None
         group, rules, members = self._group, self._rules, list(self._members())

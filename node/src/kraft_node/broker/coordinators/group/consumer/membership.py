@@ -49,7 +49,7 @@ class ConsumerMembership:
     # -- requests
 
     def heartbeat(self, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, permitted: Permitted) -> None:
-        """A member joins, goes on, or leaves; it is answered once the records are committed. Raises KafkaError.
+        """A member joins, continues, or leaves; it is answered once the records are committed. Raises KafkaError.
 
         The request has been checked (`check_request`).
         """

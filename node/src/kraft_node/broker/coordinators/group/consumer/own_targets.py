@@ -1,4 +1,4 @@
-"""Runs assignors of the operator in a thread, and writes the targets that they compute.
+"""Runs own assignors in a thread, and writes the targets that they compute.
 
 A run begins with a heartbeat that finds the group at a newer epoch than its target. Until it ends, members keep what
 they have. The result counts only after the check of `assignors.own`; so a failing assignor never damages a group:

@@ -21,7 +21,7 @@ Owned: TypeAlias = Mapping[Uuid, AbstractSet[int]]
 
 
 class Aim(NamedTuple):
-    """Where a member is to get."""
+    """The target of a member, and which partitions of it the member may have now."""
 
     epoch: int
     target: Target

@@ -1,4 +1,4 @@
-"""What the operations of consumer groups need to know besides the group: topics, settings, checks of requests."""
+"""The inputs of operations on consumer groups besides the group itself: topics, settings, checks of requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Rules(NamedTuple):
     assignors: Sequence[str]
     """group.consumer.assignors: the first one is the default."""
     own_assignors: Mapping[str, OwnAssignor]
-    """Those among them that the operator has brought."""
+    """The own assignors among them."""
     max_size: int
     session_timeout_ms: int
     heartbeat_interval_ms: int

@@ -114,12 +114,12 @@ class ConsumerServices:
         self.rebalances = 0
         """How often members have moved a group to its next epoch."""
         self.assignor_failures = 0
-        """Runs of the operator's assignors that failed, took too long, or gave an invalid result."""
+        """Runs of own assignors that failed, took too long, or gave an invalid result."""
         self.late_runs = 0
         """Runs that have taken too long and have not returned yet."""
 
     def rules(self, group_id: str) -> Rules:
-        """What an operation on the group has to observe."""
+        """The settings and topics for an operation on the group."""
         times = self.times(group_id)
         return Rules(
             self.topics,

@@ -35,7 +35,7 @@ class _Session:
 
 class MemberSessions:
     """Calls `expired(group_id, member_id)` for silent members, `overdue(group_id, member_id, duty, epoch)` for members
-    that do not do what they must.
+    that have not done their duty in time.
     """
 
     __slots__ = ("_clock", "_duties", "_expired", "_overdue", "_scheduler", "_sessions")

@@ -53,7 +53,7 @@ def own_task(
     topics: GroupTopicsView,
     assignor: OwnAssignor,
 ) -> AssignorTask:
-    """What an assignor of the operator gets."""
+    """The input of an own assignor."""
     ids: dict[str, Uuid] = {}
     described: dict[str, GroupTopic] = {}
     found: dict[str, GroupMember] = {}

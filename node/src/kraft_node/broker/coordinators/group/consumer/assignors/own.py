@@ -1,4 +1,5 @@
-"""Assignors of the operator's own choice: how they are loaded, what they get, and the check of what they return.
+"""Own assignors: classes that an administrator installs. How they are loaded, what they get, and the check of their
+results.
 
 `group.consumer.assignors` names them as `module:Class`, among `uniform` and `range`. The class needs no base class:
 
@@ -29,7 +30,7 @@ class AssignorError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of the group, for an assignor of the operator."""
+    """A member of the group, as an own assignor gets it."""
 
     member_id: str
     instance_id: str | None
@@ -44,7 +45,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopic:
-    """A subscribed topic, for an assignor of the operator."""
+    """A subscribed topic, as an own assignor gets it."""
 
     partitions: int
     """The number of its partitions."""
@@ -53,11 +54,11 @@ class GroupTopic:
 
 
 class OwnAssignor(NamedTuple):
-    """A loaded assignor of the operator."""
+    """A loaded own assignor."""
 
     name: str
     assign: Any
-    """Its method: what it returns must be checked."""
+    """The method of the class. Its result must be checked."""
 
 
 class AssignorTask(NamedTuple):
@@ -85,7 +86,7 @@ def load(text: str) -> OwnAssignor:
     module, _, name = text.partition(SEPARATOR)
     try:
         made = getattr(importlib.import_module(module), name)()
-    except Exception as error:  # the code of the operator may raise anything
+    except Exception as error:  # code that is not ours may raise anything
         raise AssignorError(f"{text} cannot be loaded: {type(error).__name__}: {error}") from error
     label = getattr(made, "name", None)
     if not isinstance(label, str) or not label.strip():

@@ -3,9 +3,9 @@
 Topics with the same subscribers form a class; a class is balanced as a whole. Members keep what they still subscribe
 to. Free partitions go to the least loaded subscriber, the classes with most partitions per subscriber first. Then
 partitions move from the most to the least loaded subscriber of a class, until the loads differ by at most one within
-every class, or until `MAX_ROUNDS`. What is uneven then is moved along chains: a member gives a partition to another,
-which gives one of another class to a third. Without such a chain between loads that differ by two, no assignment is
-more even. At last, members get partitions back that were moved needlessly.
+every class, or until `MAX_ROUNDS`. Then partitions move along chains: a member gives a partition to a second member,
+which gives a partition of another class to a third member. If no chain connects loads that differ by two, no assignment
+is more even. At last, members get partitions back that were moved needlessly.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _Balance:
             heapq.heapreplace(least, (load[number], number))
 
     def _level(self, group: _Class) -> bool:
-        """Move partitions of the class until its subscribers' loads differ by at most one, as far as it has any.
+        """Move partitions of the class until its subscribers' loads differ by at most one, or none can be moved.
 
         Loads in a heap may be out of date; they are corrected when they come to the top.
         """
@@ -159,7 +159,8 @@ class _Balance:
     def _even_out(self) -> None:
         """Move partitions along chains, from the most loaded members on.
 
-        `closed` members have no chain, and no chain of others ends or passes there: what they reach is loaded enough.
+        No chain begins, ends or passes at the `closed` members: a search from them has found no member with two
+        partitions less.
         """
         load = self._load
         class_of = {topic: group for group in self._classes for topic in group.topics}
