@@ -114,7 +114,7 @@ class World:
         self._failed_jobs: dict[tuple[int, int], float] = {}
         self._asked: set[tuple[int, str]] = set()
         """Process ids and start times of processes that got SIGTERM. A node that gets it twice stops at once. Start
-        times alone do not do: processes that start in the same 10 ms have the same."""
+        times alone are not sufficient: processes that start in the same 10 ms have the same."""
 
     # Observation
 

@@ -92,9 +92,9 @@ def refusals_of_cluster(spec: Mapping[str, Any], status: Mapping[str, Any] = NOT
 
 
 def _refusals_by_mode(given: KRaftClusterSpec, status: Mapping[str, Any]) -> list[str]:
-    """Errors that depend on the mode of a cluster that has begun, as its status tells.
+    """Errors that depend on the mode of a cluster that has begun, as its status shows.
 
-    A new resource has no status. A record of before may still have a mode that is kept, so passes check it.
+    A new resource has no status, but a record that outlived an earlier resource may have a mode. Passes check that.
     """
     try:
         record = record_of(KRaftClusterStatus.model_validate(status, extra="ignore"))

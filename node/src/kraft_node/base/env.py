@@ -167,7 +167,7 @@ class Disk(Protocol):
         """
 
     def link(self, path: str, new: str) -> None:
-        """Create another name for a file, far cheaper than another file.
+        """Create a hard link: another name for the file, far cheaper than another file.
 
         Not all file systems support this, and links are limited.
         """
@@ -264,7 +264,7 @@ def write_atomic(disk: Disk, path: str, data: bytes, beside: str = TEMPORARY) ->
         file.pwrite(0, [data])
         file.fsync()
     except OSError as e:
-        e.filename = e.filename or temporary  # calls on descriptors lack the name
+        e.filename = e.filename or temporary  # errors of calls on descriptors do not name the file
         raise
     finally:
         file.close()

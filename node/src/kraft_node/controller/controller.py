@@ -495,5 +495,4 @@ def _refuse(ctx: RequestContext, request: Any, error: KafkaError) -> Any:
 
 
 def _forget(_: Plan | KafkaError) -> None:
-    """For plans without a requester: if such a plan is refused, the periodic work or the heartbeat that began it begins
-    it again."""
+    """For plans without a requester. If one is refused, the periodic work or heartbeat behind it begins it again."""

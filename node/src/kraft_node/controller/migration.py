@@ -156,7 +156,7 @@ class ControllerMigration:
     # Begin and end
 
     def first_records(self, *, is_empty: bool, level: int) -> list[Any]:
-        """The records of a new active controller: the begin on an empty log, or the end of a migration.
+        """The records of a new active controller: the start on an empty log, or the end of a migration.
 
         `level`: the metadata.version of the bootstrap records if the log is empty. Raises MetadataError if a migration
         needs a higher one: once the log has records, these controllers cannot migrate any more.

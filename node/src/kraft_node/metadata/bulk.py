@@ -49,7 +49,7 @@ class _Shape:
     __slots__ = ("isr_count", "unpack")
 
     def __init__(self, length: int, count: int) -> None:
-        """`count` is the encoded number of replicas, which is greater by one. Raises ValueError if nothing fits."""
+        """`count`: the encoded number of replicas (greater by one). Raises ValueError if no value has this form."""
         replicas, directories = 1 + 4 * (count - 1), 1 + 16 * (count - 1)
         isr = length - _FIXED - replicas - directories
         if not 0 < count < _ONE_BYTE or isr < 1 or (isr - 1) % 4 or isr // 4 >= _ONE_BYTE - 1:

@@ -42,7 +42,7 @@ class Overlay(MetadataStore):
 
     @property
     def opened(self) -> list[tuple[int, Any]]:
-        """The entries of the transaction that was begun here and has not ended, its begin included."""
+        """The entries of the transaction that was begun here and has not ended, with the record that began it."""
         begun_at = self._begun_at
         return [] if begun_at is None else [entry for entry in self._records if entry[0] >= begun_at]
 

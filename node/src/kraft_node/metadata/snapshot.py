@@ -77,7 +77,7 @@ class SnapshotCursor:
         return self._iterator
 
     def close(self) -> None:
-        """Let the image go on without keeping anything for this cursor. Harmless when done already."""
+        """End the cursor: the image keeps no old values for it any more. Harmless if it is closed already."""
         image, self._image = self._image, None
         if image is None:
             return

@@ -34,7 +34,7 @@ class ControllerClaim:
     """A claim that held when it was read."""
 
     epoch: int
-    """The epoch in `/controller_epoch`: brokers of ZooKeeper times follow the highest."""
+    """The epoch in `/controller_epoch`: brokers that use ZooKeeper follow the controller with the highest."""
     epoch_version: int
     migration_version: int
     value: MigrationValue

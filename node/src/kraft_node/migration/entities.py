@@ -96,7 +96,7 @@ class WantedTopic:
     value: TopicValue
     states: dict[int, PartitionValue]
     all_states: Mapping[int, PartitionState]
-    """The partitions as in the image, in case that the topic must be made from the beginning."""
+    """All partitions as in the image, in case the topic must be created."""
 
 
 def config_path(resource_type: int, name: str) -> str | None:

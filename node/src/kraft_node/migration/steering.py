@@ -106,7 +106,7 @@ class Steering:
             self._env.scheduler.call_soon(done, [])
 
     def begin(self, held: ControllerClaim) -> None:
-        """Send everything to all of them, then what changes, in the name of this claim."""
+        """Send everything to all these brokers, then what changes, in the name of this claim."""
         self._held = held
         self._brokers = {}
         for broker in list(self._image.brokers.values()):

@@ -21,7 +21,7 @@ class LogAppend(NamedTuple):
 
 
 class DriverPause(NamedTuple):
-    """A time."""
+    """The end of a pause."""
 
     delay_ms: int
 

@@ -1,8 +1,8 @@
 """ZooKeeper as the migration needs it: reads of many znodes at once, and transactions that check versions.
 
 `runtime.zookeeper` implements it with kazoo, `testing.zookeeper` in memory under a seed. Every call waits for its
-answer, so calls belong into a lane of `Env.background`, never on the loop. A session is one object; a new session needs
-a new object (`Connect`).
+answer, so calls belong in a lane of `Env.background`, never on the loop. A session is one object; a new session needs a
+new object (`Connect`).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ZooKeeper(Protocol):
     """One session. Every method raises NoAnswerError without an answer."""
 
     def get(self, paths: Sequence[str]) -> list[Znode | None]:
-        """The znodes in this order; None if a znode does not exist. Not one moment: each has its own."""
+        """The znodes in this order; None if a znode does not exist. They are not read at the same moment."""
 
     def children(self, paths: Sequence[str]) -> list[list[str] | None]:
         """The names of the children, sorted; None if the znode does not exist."""

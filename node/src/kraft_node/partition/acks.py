@@ -74,7 +74,7 @@ class Appended(NamedTuple):
 
     partition: Partition
     offset: int
-    """Their end."""
+    """The offset after the last of the records."""
     log: Log
     truncations: int
     """How often the log had been truncated when they were appended."""

@@ -260,7 +260,7 @@ class Partition:
         return info
 
     def settled_end(self) -> int:
-        """Up to where the own log counts for the high watermark, which is moved again when a flush moves this."""
+        """The offset up to which the own log counts for the high watermark. A flush that raises it moves both."""
         unsettled = self.log.unsettled
         if unsettled is not None:
             unsettled.moved = self._settled
@@ -272,7 +272,7 @@ class Partition:
 
     @property
     def decides_alone(self) -> bool:
-        """Whether the partition has no leader and no other replica: it may stop during a flush, which still counts."""
+        """Whether this broker is the only replica, without a leader: a flush that ends after its leadership counts."""
         return self.leader_id < 0 and self.replicas == (self.node_id,)
 
     def moved(self, log: Log) -> None:

@@ -1,6 +1,7 @@
-"""The partitions of a broker by topic and number, where a topic goes by its name and by its id.
+"""The partitions of a broker by topic and number; a topic is found by its name and by its id.
 
-A key a partition would cost more than most partitions: name and id share one dict of numbers.
+The partitions of a topic are in one dict by number, which its name and its id share. Separate keys for each partition
+would use more memory than most partitions.
 """
 
 from __future__ import annotations

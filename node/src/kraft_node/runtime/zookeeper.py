@@ -1,7 +1,7 @@
 """Sessions of ZooKeeper by kazoo (`migration.zookeeper`). kazoo comes with the extra `zookeeper`.
 
-kazoo has threads of its own. Its calls here wait, so they belong into a lane. A session that is lost is not begun
-again: the caller must look first at what others have written meanwhile.
+kazoo has threads of its own. Its calls here wait, so they belong in a lane. A session that is lost is not begun again:
+the caller must look first at what others have written meanwhile.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def kazoo_sessions(settings: ZooKeeperSettings) -> Connect:
 
 
 def acl_of(path: str) -> list[Any]:
-    """The ACL of a znode with `zookeeper.set.acl`, as Kafka's: its maker may do all; others may read no secrets."""
+    """Kafka's ACL of a znode with `zookeeper.set.acl`: its creator may do all, others may read all but secrets."""
     found = list(CREATOR_ALL_ACL)
     return found if path.startswith(SENSITIVE) else [*found, *READ_ACL_UNSAFE]
 

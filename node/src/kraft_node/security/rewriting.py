@@ -10,7 +10,7 @@ from kraft_node.base.request import Handler, RequestContext
 
 def changed(message: Any, **fields: Any) -> Any:
     """A copy of the message with changed fields."""
-    cls: Any = type(message)  # of a message that was decoded it has no constructor
+    cls: Any = type(message)  # the class of a decoded message has no constructor
     made = cls.__new__(cls)
     for name in message._fields:
         setattr(made, name, fields[name] if name in fields else getattr(message, name))

@@ -1,5 +1,4 @@
-"""Delegation tokens (KIP-48): their HMAC, which is the password of a login, and which principals may renew, expire and
-see them."""
+"""Delegation tokens (KIP-48): their HMAC, which is the password of a login, and which principals may renew them."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def open_storage(env: Env, config: NodeConfig, on_failure: OnFailure, on_withdra
         logs.release()
         for lock in locks:
             lock.release()
-        if isinstance(e, OSError) and e.filename is None:  # a write: calls on descriptors do not know their file
+        if isinstance(e, OSError) and e.filename is None:  # its calls do not name the file
             raise StorageRefused(f"{config.metadata_log_dir}: {e}") from None
         raise StorageRefused(str(e)) from None
     return NodeStorage(logs, metadata, cluster_id, directory_id, locks)

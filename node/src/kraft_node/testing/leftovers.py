@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kraft_node.testing.machine import SimMachine
 
 LENT_A_LINK: Final = 1 << 20
-"""Receive memory of requests between nodes, which go on."""
+"""Receive memory that may be lent for requests between nodes, which go on."""
 
 
 def left_in(machine: SimMachine, machines: int) -> list[str]:

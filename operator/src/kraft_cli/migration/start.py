@@ -22,7 +22,7 @@ SECRETS: Final = ("password.encoder.secret", "delegation.token.secret.key", "del
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PORT_MAX: Final = 65535
 OF_AUTHORIZERS: Final = ("super.users", "allow.everyone.if.no.acl.found")
-"""Brokers do not describe them."""
+"""Settings of authorizers, which brokers do not describe: they come from the brokers' files."""
 FROM_BROKERS: Final = (
     "inter.broker.listener.name",
     "security.inter.broker.protocol",

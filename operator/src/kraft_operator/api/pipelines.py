@@ -15,7 +15,8 @@ from kraft_operator.api.base import Free, Model, Rule
 from kraft_operator.api.pipeline_driver import Driver
 
 PIPELINE_NAME_CHARS_MAX: Final = 40
-"""Limit of the resource's name: a CronJob is named `NAME-archive`, and its pods get 11 and 6 more of 63 characters."""
+"""Limit of the resource's name: a CronJob is `NAME-archive`; its jobs add 11 characters, their pods 6, of at most
+63."""
 TOPICS_MAX: Final = 1000
 EXECUTORS_MAX: Final = 1000
 OPERATORS_OWN: Final = frozenset({"clusterRef", "driver", "paused", "schedule"})

@@ -31,7 +31,7 @@ EXPECTED: Final[Mapping[str, str]] = {
 }
 VALUE_CHARS_MAX: Final = 80
 VERSIONS: Final = "; correct it, or install the operator and the CustomResourceDefinitions (deploy/crds) of one version"
-"""Follows the errors of a resource that the API server has accepted: its definition has another version."""
+"""Added to the errors of a resource that the API server has accepted: then its definition has another version."""
 
 
 def problems(error: ValidationError, root: str = "spec") -> list[str]:

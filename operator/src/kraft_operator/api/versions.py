@@ -19,7 +19,7 @@ from kraft_operator.api.crd import crds
 BETA: Final = "v1beta1"
 VERSIONS: Final = (VERSION, BETA)
 PATH: Final = "convert"
-"""Of the webhook."""
+"""The path of the webhook."""
 RENAMED: Final = {"KRaftCluster": {"rebalance": "balance", "drain": "moves"}}
 """Keys of `spec` in v1alpha1 -> in v1beta1, by kind."""
 

@@ -181,8 +181,8 @@ async def _change_credentials(
     }
     # Hashing takes milliseconds for each password.
     upsertions = await asyncio.to_thread(_salted, setting) if setting else []
-    # A request that names a user twice changes nothing of it, whatever the mechanisms. So a new password comes first,
-    # and former ones go, one a request, if the cluster has taken it.
+    # If a request names a user twice, with any mechanisms, Kafka changes nothing of this user. So the new password
+    # comes first. Once the cluster has it, each further request deletes one former password.
     while left or upsertions:
         new = {one.name for one in upsertions}
         deletions = [waiting.pop(0) for user, waiting in left.items() if user not in new]

@@ -32,12 +32,13 @@ log = logging.getLogger("kraft_operator.kube")
 
 TRIES_MAX: Final = 5
 PAUSE_S: float = 0.2
-"""Before the second try; doubled for each further one. All five take 3 s: a pass that fails is tried again anyway."""
+"""Before the second try, and doubled before each further one: all pauses together take 3 s. A failed pass is
+repeated."""
 PAUSE_S_MAX: Final = 10.0
 """The limit also applies if the API server requests a longer pause: the pass begins anew before that."""
 TIMEOUT_S: Final = 30.0
 CONNECT_S: Final = 5.0
-"""A lost packet at the begin of a connection must not cost as much as a long list may."""
+"""A lost packet at the start of a connection must not cost as much as a long list may."""
 RENEWAL_S: Final = 10.0
 """Between two loads of the login: a login that is refused must not run an exec plugin in a loop."""
 AT_ONCE_MAX: Final = 16
@@ -132,7 +133,7 @@ class Api:
         self._renewing = asyncio.Lock()
         self._renewed_at = float("-inf")
         self.namespace = "default"
-        """Of the login."""
+        """The namespace of the login."""
 
     async def load(self) -> None:
         """Load the login, unless it is loaded. Raises NoAccessError."""

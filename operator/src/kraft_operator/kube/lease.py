@@ -18,7 +18,7 @@ from kraft_operator.kube.client import Api, ApiError, Object
 log = logging.getLogger("kraft_operator.lease")
 
 RENEWALS: Final = 3
-"""In a lease's duration."""
+"""The number of renewals in the duration of a Lease."""
 
 
 class Lease:
@@ -36,7 +36,7 @@ class Lease:
         self._asked = False
         """Whether a request of ours may have taken the lease without our knowing."""
         self._mine: Object | None = None
-        """As we wrote it last: a renewal is one request, which fails if another client has written since."""
+        """The Lease as we wrote it last: a renewal is one request, which fails if another client has written since."""
 
     @property
     def period_s(self) -> float:

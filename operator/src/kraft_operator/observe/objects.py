@@ -341,8 +341,8 @@ def volumes(
 ) -> dict[tuple[int, int], Volume]:
     """Volumes by node id and disk.
 
-    Claims that are lost, are being deleted or belong to another KRaftCluster count as missing. The planner interprets
-    it.
+    Claims that are lost, are being deleted or belong to another KRaftCluster count as missing. The planner decides what
+    follows from that.
     """
     found: dict[tuple[int, int], dict[str, Object]] = {}
     for number, one in by_node(claims):

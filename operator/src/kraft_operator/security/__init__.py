@@ -1,7 +1,7 @@
 """Certificates of a cluster: its two authorities, and the certificates of its nodes and of the operator.
 
 - `certificates` makes and reads certificates, as PEM texts
-- `authorities`  what becomes of an authority: made, renewed, replaced in phases. Pure
+- `authorities` the next state of an authority: made, renewed, replaced in phases. Pure
 - `nodes`        which certificate a node needs, with which names. Pure
 - `names`        of stored objects and files, without any certificate
 - `keeper`       brings stored certificates to what they should be, for a store of either kind

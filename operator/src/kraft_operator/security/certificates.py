@@ -230,7 +230,7 @@ def _issuer_id(issuer: x509.Certificate) -> x509.AuthorityKeyIdentifier:
 
 
 def _hash_for(key: CertificateIssuerPrivateKeyTypes) -> hashes.SHA256 | None:
-    """Edwards curves hash by themselves."""
+    """The hash for signatures by this key; None for Edwards curves, which hash by themselves."""
     return hashes.SHA256() if hasattr(key, "key_size") else None
 
 

@@ -1,7 +1,7 @@
 """The operator's own connections to the nodes: by a certificate that it issues to itself, and that it never stores.
 
-`ask_nodes` proves what nodes trust and present, for the replacement of an authority: it does not trust any report, it
-shakes hands.
+`ask_nodes` proves what nodes trust and present, for the replacement of an authority: by TLS handshakes, because a
+report is no proof.
 """
 
 from __future__ import annotations

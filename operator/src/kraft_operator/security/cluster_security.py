@@ -137,7 +137,7 @@ class SecretStore:
         self._there[full] = await self._api.patch(kind, self._cluster.namespace, full, patch)
 
     async def own(self) -> None:
-        """Let authorities outlive the resource as volumes do, and let all else go with it. Raises ApiError.
+        """Let authorities outlive the resource as volumes do. All other objects are deleted with it. Raises ApiError.
 
         Objects that outlived a former resource of this name (`--cascade=orphan`) get this one as their owner.
         """
@@ -146,7 +146,7 @@ class SecretStore:
             if not (name in {*AUTHORITIES, TRUST} or NODE_FILES.fullmatch(name)) or not self._is_ours(there):
                 continue
             if "deletionTimestamp" in metadata or not _owners_of(there) <= {self._cluster.uid}:
-                continue  # it goes with a deleted resource
+                continue  # it is being deleted with its resource
             wanted = self._metadata(name)
             owners, labels = wanted.get("ownerReferences", []), wanted["labels"]
             if (

@@ -51,7 +51,7 @@ def has_begun(record: Record) -> bool:
 
 
 def present(record: Record) -> str:
-    """The mode of a cluster that has begun; empty if the record does not tell."""
+    """The mode of a cluster that has begun; empty if the record does not show it."""
     if record.security:
         return record.security
     # An operator that did not record the mode could turn TLS off again, and the authorities stayed.

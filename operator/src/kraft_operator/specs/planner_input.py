@@ -110,7 +110,7 @@ def _revision(
     rolls: Mapping[int, str],
     replacements: Iterable[ReplacementRequest],
 ) -> str:
-    """A digest of everything that nodes restart for, which a supervised cluster needs an approval of."""
+    """A digest of everything that nodes restart for: in a supervised cluster, a person approves this revision."""
     migration = [] if spec.migration is None else [[spec.migration.phase, zookeeper_digest(spec.migration)]]
     return digest(
         [[pool.name, pool.replicas, {**pool.aspects, STARTS_WITH: sorted(dynamic)}] for pool in pools]

@@ -106,9 +106,9 @@ def text(values: Mapping[str, str]) -> str:
 
 
 def _escaped(word: str, signs: str = "") -> str:
-    """Escape a word:
+    """Escape a word.
 
-    `signs`, a leading blank and backslashes by a backslash, other non-printable characters by number.
+    `signs`, a leading blank and backslashes get a backslash; non-printable characters become their number.
     """
     found = "".join(f"\\{c}" if c in f"\\{signs}" else c if " " <= c <= "~" else _numbered(c) for c in word)
     return f"\\{found}" if found.startswith(" ") else found

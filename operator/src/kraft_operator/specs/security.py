@@ -1,8 +1,8 @@
 """What `spec.security` means for a node: the protocol of each listener, its keys and files, and who is a super user.
 
 The listeners of nodes and of controllers trust only the cluster's authority. Listeners for clients trust only the
-clients' authority. So no certificate of a client opens the way of the nodes. A KRaftUser with `controllers` has a
-second certificate, of the cluster's authority.
+clients' authority. So no client can connect as a node. A KRaftUser with `controllers` has a second certificate, of the
+cluster's authority.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONTROLLERS: Final = "listener.name.controller."
 """Prefix of the keys of the controllers' listener."""
 AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 SCRAM: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
-"""The second one is for clients that know no other."""
+"""The mechanisms of passwords. SHA-256 is for clients that do not support SHA-512."""
 REAUTH: Final = "connections.max.reauth.ms"
 REAUTH_MS: Final = "3600000"
 """Clients with passwords authenticate again within an hour."""

@@ -36,8 +36,7 @@ def missing_listener(cluster: NamedCluster, spec: KRaftUserSpec) -> str:
 
 
 def bootstrap(cluster: NamedCluster, listener: Listener) -> str:
-    """`bootstrap.servers` on Kubernetes: an address outside if the resource names one, else the address of the
-    service."""
+    """`bootstrap.servers` on Kubernetes: an address outside if the resource names one, else the service's address."""
     host, port = bootstrap_host(cluster, listener), named_port(listener) or listener.bootstrap.node_port
     if host is not None and port is not None:
         return f"{host}:{port}"

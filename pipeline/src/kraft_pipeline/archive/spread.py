@@ -99,9 +99,9 @@ def _by_files(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch
 
 
 def reduced(batches: list[pa.RecordBatch]) -> pa.Table:
-    """Summarize rows in `changes.SCHEMA`:
+    """Summarize rows in `changes.SCHEMA`.
 
-    fewer rows in the same order, with the same final state and the same last row.
+    The result has fewer rows in the same order, with the same final state and the same last row.
     """
     whole = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
     (kind,) = whole.column("type").chunks

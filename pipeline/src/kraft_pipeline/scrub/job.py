@@ -28,7 +28,7 @@ STRETCH: Final = 1 << 20
 DIGEST_BYTES: Final = 8 * len(FIELDS)
 """Bytes of one batch's digest."""
 NOT_BEHIND: Final = -1
-"""Instead of the first offset that a replica outside of the ISR lacks."""
+"""Value of `behind` for a replica in the ISR."""
 LOCATED_MAX: Final = 20
 """The most damaged batches of a segment for which the flipped bit is searched without a healthy replica."""
 

@@ -173,7 +173,7 @@ class Scanner:
         return bool(_crc(source, at + CHECKED_FROM, end) == stored)
 
     def _scan_window(self, view: memoryview, at: int, source: Source) -> tuple[int, int]:
-        """Check whole batches at the begin of the window. Returns their bytes, and the size of the next batch."""
+        """Check whole batches at the start of the window. Returns their bytes, and the size of the next batch."""
         here, end = 0, len(view)
         unpack, rows = _HEAD.unpack_from, self._rows
         first = 0
@@ -240,9 +240,9 @@ class Scanner:
         return position == 0 and h.base < self.expected <= h.base + h.last_delta
 
     def _offset(self, h: _Header, position: int, follows: _Header | None) -> bool:
-        """Record a wrong base offset:
+        """Record a wrong base offset. Returns whether it can be right.
 
-        batches are missing, or the offset is damaged. Returns whether it can be right.
+        It is right if batches are missing before; otherwise the offset itself is damaged.
         """
         flipped = self.expected + h.last_delta
         if follows is not None and follows.base == h.base + h.last_delta + 1 and h.base > self.expected:

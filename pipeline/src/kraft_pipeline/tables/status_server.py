@@ -219,7 +219,7 @@ def _lags(tables: Sequence[TableStatus]) -> str:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log an error with its traceback, unless the client has closed: probes of a busy machine time out."""
+        """Log an error with its traceback, unless the client has closed the connection, as probes that time out do."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -392,7 +392,7 @@ def _deleted(rows: pa.Table, records: pa.Table) -> np.ndarray:
 def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Rows:
     """Move rows without a valid partition or key to the dead letters. `records`: the records of the rows."""
     entries, names = spec.partition_by, found.rows.column_names
-    if spec.transform:  # which makes the other columns
+    if spec.transform:  # the transform computes the other columns
         entries = tuple(entry for entry in entries if partitions.column_of(entry, found.rows.schema) in names)
     bad = partitions.unfiled(found.rows, entries)
     dead = [found.dead, _letters(records, bad, batch, "partition")]

@@ -140,7 +140,7 @@ class _Fetcher:
                 continue
             budget = self._retry_budget()
             if self._at < self._until:
-                with suppress(OSError):  # the next answer meets it again, and looks for another leader
+                with suppress(OSError):  # the read of the answer fails, too, and handles it
                     self._send()
             yield Chunk(answer.records, begun, self._until, answer.aborted if self._committed else None)
 

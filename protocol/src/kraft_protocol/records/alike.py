@@ -16,7 +16,7 @@ from kraft_protocol.records.runs import LENGTHS_END, NULL, RUN_MIN, Run, run_at,
 HEADERS_MAX: Final = 16
 """Records with more headers are read one by one."""
 OFFSETS_MAX: Final = 1 << 16
-"""Offset deltas from this on are not known to be in order."""
+"""Whether records are in order is not known from this offset delta on."""
 
 _SIGNS: Final = bytes(byte & 1 for byte in range(256))
 _ITEMS: Final = {1: ("B", 1), 2: ("H", 2), 3: ("I", 4), 4: ("I", 4)}
@@ -34,7 +34,7 @@ class Alike(NamedTuple):
     """Where the next record begins."""
     smallest: int
     largest: int
-    """Of the timestamp deltas."""
+    """The largest timestamp delta."""
     has_keys: bool
     """Whether all of them have a key; otherwise no record has a key."""
     in_order: bool

@@ -187,7 +187,7 @@ def _faults(codec: int) -> tuple[type[Exception], ...]:
 
 
 def _zstd_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
-    """Of one frame or several."""
+    """The decompressed pieces of one frame or several."""
     view = memoryview(data)
     position = total = 0
     while True:

@@ -61,7 +61,7 @@ def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int, posi
 
 
 def note_few(data: bytes, position: int, count: int, places: dict[bytes, int], base: int) -> int:
-    """As `note_keys`, each record by itself; where the records end. Raises IndexError, CorruptBatch."""
+    """As `note_keys`, one record after the other. Returns where the records end. Raises IndexError, CorruptBatch."""
     null, short = NULL, _SHORT
     for _ in range(count):
         start = at = position

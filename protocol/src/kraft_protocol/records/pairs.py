@@ -1,5 +1,6 @@
-"""Batches of keys and values without headers, as coordinators keep them: written and read in a fraction of the general
-time. A coordinator writes a batch for each step of a transaction, and a load reads all of them.
+"""Batches of keys and values without headers, as coordinators keep them: written and read faster than other batches.
+
+A coordinator writes a batch for each step of a transaction, and a load reads all of them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ NULL: Final = 1
 LENGTHS_END: Final = 1 << 14
 """Varints of one and two bytes are below this."""
 _ENDS: Final = bytes(byte >> 7 for byte in range(256))
-"""Of a varint's byte, whether another byte follows."""
+"""By the byte of a varint: whether another byte follows."""
 _NULLS: Final = bytes(byte == NULL for byte in range(256))
 
 

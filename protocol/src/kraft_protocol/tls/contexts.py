@@ -83,7 +83,7 @@ def _context(protocol: int, settings: SslSettings, keys: Store | None, trust: St
 
 
 def _load(context: ssl.SSLContext, entry: KeyEntry, prefix: str) -> None:
-    """Give a key to OpenSSL, which reads files only: an anonymous one in memory, if the system has them."""
+    """Give a key to OpenSSL, which reads files only. The file is in memory and has no name, if the system allows it."""
     pem = entry.key + b"".join(ssl.DER_cert_to_PEM_cert(der).encode() for der in entry.chain)
     descriptor, path = _key_file()
     try:

@@ -283,8 +283,10 @@ class Fetcher:
         self._soon(self._pause_ms)
 
     def _take(self, followed: Followed, row: Any, left: int) -> Generator[None, None, int]:
-        """Append the records of a row; yields between steps. `left`: the cost that the present step may still have.
-        Returns what remains of it."""
+        """Append the records of a row, in steps.
+
+        `left`: the cost that the present step may still have. Returns what remains of it.
+        """
         code = ErrorCode(row.error_code)
         partition = followed.partition
         try:

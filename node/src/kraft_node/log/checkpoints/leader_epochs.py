@@ -72,7 +72,7 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end: int) -> tuple[int, int]:
         """The largest known epoch at or below `epoch`, and its end; (-1, -1) without a known epoch there.
 
-        Like Kafka's OffsetForLeaderEpoch. An epoch before the first known epoch ended at the begin of the first known
+        Like Kafka's OffsetForLeaderEpoch. An epoch before the first known epoch ended at the start of the first known
         epoch, with its own number. An epoch after the latest is unknown.
         """
         epochs = self._epochs

@@ -1,7 +1,7 @@
 """meta.properties: the owner of a directory (KIP-78, KIP-631, KIP-858).
 
-Version 1 has cluster id, node id and directory id; version 0, from ZooKeeper times, has broker id and perhaps cluster
-id.
+Version 1 has cluster id, node id and directory id; version 0, from clusters with ZooKeeper, has broker id and perhaps
+cluster id.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ class Recovery:
         return self._length(directory, (topic, partition))
 
     def _is_long(self, directory: Directory, key: Key) -> bool:
-        """Whether the log belongs into the lane: for its length, its many files, or because it may have to be flushed
+        """Whether the log belongs in the lane: for its length, its many files, or because it may have to be flushed
         there. Raises OSError.
         """
         if self.is_wide(directory, *key):

@@ -62,7 +62,7 @@ class ControllerValue(NamedTuple):
 
     broker_id: int
     kraft_epoch: int
-    """-1: a controller of ZooKeeper times."""
+    """-1: a controller that itself uses ZooKeeper."""
 
 
 class MigrationValue(NamedTuple):

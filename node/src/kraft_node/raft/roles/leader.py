@@ -123,9 +123,9 @@ class Leader(RoleState):
                 self._contact_ms[voter_id] = node.now_ms
 
     def deadlines_ms(self, node: RaftReplica) -> list[int]:
-        """The times at which `act` has work:
+        """The times at which `act` has work.
 
-        appends, a voter change, contact to a majority, announcements of the epoch.
+        The work: appends, a voter change, contact to a majority, announcements of the epoch.
         """
         times = []
         if not self.accumulator.is_empty:

@@ -38,7 +38,7 @@ class ServerExchange(Protocol):
         """The client's identity once the exchange is complete."""
 
     def respond(self, token: bytes) -> bytes | None:
-        """The answer to the client's next message; None: no answer. Raises Refused, InvalidCredentials."""
+        """The answer to the client's next message; None: no answer. Raises SaslRefused, InvalidCredentials."""
 
 
 class ServerMechanism(Protocol):

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 LANE: Final = "sasl:keys"
 """The background lane of fetches; an endpoint that hangs must not delay logins."""
 UNKNOWN_KID_PAUSE_MS: Final = 60_000
-"""Between two fetches for the same unknown key id."""
+"""The pause between two fetches for the same unknown key id."""
 UNKNOWN_KIDS_MAX: Final = 500
 
 

@@ -119,7 +119,7 @@ class _KerberosExchange:
     __slots__ = ("_context", "_is_offered", "_kerberos", "identity")
 
     is_slow = True
-    """Kerberos keeps a file against replays."""
+    """Kerberos reads and writes a file of earlier messages, against replays."""
 
     def __init__(self, kerberos: Kerberos) -> None:
         self._kerberos = kerberos

@@ -18,7 +18,7 @@ class Bearer(NamedTuple):
     """The content of a valid token."""
 
     name: str
-    """Of the principal."""
+    """The name of the principal."""
     expires_ms: int
 
 

@@ -3,7 +3,7 @@
 A connection has one of these states:
 
 - *Admitted*: it has a principal, and all APIs of the listener. Connections of PLAINTEXT listeners begin so. Connections
-  of SSL listeners do after the handshake, before their first byte arrives.
+  of SSL listeners are admitted after the handshake, before their first byte arrives.
 - *Restricted*: only ApiVersions, SaslHandshake and SaslAuthenticate are served, and only small frames are read
   (`sasl.server.max.receive.size`). Every other request closes the connection. Connections of SASL listeners begin so;
   a session that expires without re-authentication returns to this state.

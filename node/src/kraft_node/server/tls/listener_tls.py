@@ -37,7 +37,7 @@ class ListenerTls:
         self.name = name
         self.contexts = contexts
         self.counts = AuthenticationCounts()
-        """Completed handshakes with clients; failed ones, and certificates without a principal."""
+        """Numbers of handshakes with clients: completed, failed, and with a certificate without a principal."""
         self._handshakes = handshakes
         self._mapper = PrincipalMapper(contexts.settings.mapping_rules)
 

@@ -39,7 +39,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 
 def text_of(value: ConfigValue) -> str:
-    """A parsed value as the text of the file."""
+    """A parsed value as text, as in the configuration file."""
     if isinstance(value, Password):
         return value.value
     if isinstance(value, list):

@@ -81,7 +81,7 @@ class TlsTransport:
         self.peer = raw.peer
         self.is_established = False
         self._stepping = False
-        # Whether the receiver wants bytes, whether it is owed `drained`.
+        # Whether the receiver wants bytes, and whether it waits for `drained`.
         self._reading = True
         self._owed = False
         self._closing = False

@@ -42,9 +42,9 @@ OUT: Final = (
     ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID,
 )  # fmt: skip
-"""The member must begin again."""
+"""Errors after which the member must begin again, as another member."""
 STALE: Final = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION)
-"""The next heartbeat brings the epoch."""
+"""Errors after which the next heartbeat brings the right epoch."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Ways:
     leaves: float = 0.02
     """The probability of leaving after a round of fetches."""
     dies: float = 0.02
-    """The same for ending without a word."""
+    """The probability of ending without leaving the group, after a round of fetches."""
 
 
 class OutOfTheGroup(Exception):  # noqa: N818 - what to do next

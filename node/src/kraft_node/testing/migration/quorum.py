@@ -1,4 +1,4 @@
-"""A model of the metadata quorum: one committed log, leaders by decree, appends of former leaders lost."""
+"""A model of the metadata quorum: a committed log, leaders that the scenario elects, lost appends of former leaders."""
 
 from __future__ import annotations
 

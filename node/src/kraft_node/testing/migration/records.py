@@ -1,4 +1,4 @@
-"""Random changes of metadata, for both worlds: records for the log, and what a controller of ZooKeeper times writes."""
+"""Random changes of metadata in both forms: records for the log, and what a controller with ZooKeeper writes."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ class MigratingController:
         assert set(broker_ids) <= set(BROKERS), "strangers: only brokers of ZooKeeper can be strangers"
 
     def crash(self) -> None:
-        """End without goodbye: sessions expire later."""
+        """End as by a SIGKILL: sessions expire later."""
         self.surroundings.dead = self.member.is_dead = True
         self.world.quorum.members.remove(self.member)
         for session in self.sessions:

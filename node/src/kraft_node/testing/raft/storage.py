@@ -92,7 +92,7 @@ class ModelLog:
         self.bases.append(entry.base)
 
     def truncate(self, offset: int) -> None:
-        """Remove the batches from `offset` on, which must be the begin of a batch; no effect beyond the end."""
+        """Remove the batches from `offset` on, which must be the start of a batch; no effect beyond the end."""
         while self.entries and self.entries[-1].next > offset:
             assert self.entries[-1].base >= offset, f"law: batches are truncated whole ({offset})"
             self.entries.pop()

@@ -49,9 +49,9 @@ class Users:
     def __init__(self, world: World) -> None:
         self._world = world
         self.passwords: list[str] = []
-        """Of the SCRAM user; a broker may have any of them: the last one acknowledged, and later ones in doubt."""
+        """Passwords of the SCRAM user that a broker may have: the last one acknowledged, and later ones in doubt."""
         self.old: str | None = None
-        """Valid no more, as soon as brokers have read the metadata."""
+        """Passwords that are not valid any more, once brokers have read the metadata."""
 
     def login(self) -> Login:
         """A login of an honest client: by PLAIN, or by SCRAM with a password that may be valid."""

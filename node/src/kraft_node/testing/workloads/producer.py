@@ -38,10 +38,10 @@ MAYBE_APPENDED: Final = frozenset(
 """Errors after which the batch may be in a log. A disk that fails after a write may have passed the batch to
 followers."""
 LED_NO_MORE: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-"""Errors sent before the batch is checked, or while it waits for followers: then some may have it."""
+"""Errors sent before the batch is checked, or while it waits for followers. Some followers may then have it."""
 
 UNNOTED: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS))
-"""Errors before a log is asked. It may then take the producer's next batch first (`Producers.check`), as in Kafka."""
+"""Errors before the batch reaches a log. The log may then accept the producer's next batch first, as in Kafka."""
 
 
 class WorkloadProducer:

@@ -86,7 +86,7 @@ def _begun(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Record 
 
 
 def _migrating(record: Record, wanted: Wanted, *, new_cluster: bool) -> Record | Blocked:
-    """Return the record with the begin of a migration from ZooKeeper, or the reason against it.
+    """Return the record with the start of a migration from ZooKeeper, or the reason against it.
 
     Only controllers with an empty log can migrate a cluster.
     """

@@ -285,9 +285,9 @@ class Backfill:
 
 
 def _start_of(then: Position | None, end: Position) -> Offsets:
-    """Where a backfill at `then` continues in the range of `end`: at the begin of the range, if it is another one.
+    """Where a backfill at `then` continues in the range of `end`: at the start of the range, if it is another one.
 
-    Ranges of a partition with the same begin are one range, or the later one is empty.
+    Ranges of a partition with the same start are one range, or the later one is empty.
     """
     if then is None:
         return dict(end.begun)

@@ -214,7 +214,7 @@ def joined(
 
 
 def places_of(values: pa.Array) -> tuple[Bytes, Ints, Ints]:
-    """The bytes of all values, and the begin and end of each."""
+    """The bytes of all values, and the start and end of each."""
     _, bounds, data = values.buffers()
     offsets = np.frombuffer(bounds, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), offsets[:-1], offsets[1:]

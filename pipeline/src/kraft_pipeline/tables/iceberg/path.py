@@ -29,7 +29,7 @@ from kraft_pipeline.tables.stores.storage import Storage
 FOLDER: Final = "metadata"
 HINT: Final = f"{FOLDER}/version-hint.text"
 HEAD_BYTES: Final = 4096
-"""Bytes at the begin of a version that have the table's id and the time of the version."""
+"""Bytes at the start of a version that have the table's id and the time of the version."""
 
 
 class PathCatalog(NoopCatalog):

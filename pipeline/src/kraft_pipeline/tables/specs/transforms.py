@@ -44,7 +44,7 @@ def bucket(column: pa.Array, count: int) -> pa.Array:
 
 
 def hashes(column: pa.Array) -> NDArray[np.int32]:
-    """The 32-bit Murmur3 hash of each value; nulls have any."""
+    """The 32-bit Murmur3 hash of each value; undefined for nulls."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())

@@ -73,7 +73,7 @@ class DeltaTableOf:
         self._lost: tuple[Loss, ...] | None = None
         """What RESTORE took out of the table since the last batch; None if the log has not been searched."""
         self._shown: tuple[Loss, ...] = ()
-        """What `state` last returned of it."""
+        """The losses that `state` returned last."""
         self._known: _Known | None = None
         self._mark: _Mark | None = None
         """The newest commit that was read; None if the log lacks it, because it is older than the log's retention."""
@@ -81,7 +81,7 @@ class DeltaTableOf:
         self._files = open_storage(uri, self._storage)
         self._positions = StoredPositions(self._files, app_id)
         escape = re.search("%[0-9A-Fa-f]{2}", self._files.uri)  # also above a relative path
-        if escape:  # it writes the log to one folder and reads it from another
+        if escape:  # deltalake would write the log to one folder and read it from another
             where = self._files.uri
             raise SpecError(f"spec.table.path: {where}: deltalake takes {escape[0]} for an escape; give another path")
         self._epoch = 0

@@ -22,7 +22,7 @@ def taken_back(commits: Iterable[Mapping[str, Any]], app: str, batch: int, posit
 
     `commits`: infos of commits with `version`, newest first; reading ends at the last batch that the table has.
     `batch` and `position`: the application's last batch and its end. If the log does not show which version was
-    restored, all records since the begin of reading count as lost. A last batch that is older than the log is in each
+    restored, all records since the start of reading count as lost. A last batch that is older than the log is in each
     version of the log.
     """
     restored, target, has_skipped = -1, None, False

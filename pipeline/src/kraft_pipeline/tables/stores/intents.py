@@ -22,7 +22,7 @@ from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "_kraft_intents"
 SINCE: Final = "since.json"
-"""File in an application's folder: its writers record their files since it exists."""
+"""File in an application's folder: since it was created, the application's writers record their files."""
 COMPACT: Final = "compact-"
 """Prefix of the names of work that runs beside the batches of the same writer."""
 COMMIT: Final = "commit-"

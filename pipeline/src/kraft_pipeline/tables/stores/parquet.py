@@ -153,7 +153,8 @@ class ParquetTable:
     def drop(self, paths: Collection[str]) -> set[str]:
         """Refuse uncommitted files of this application from now on. Returns those that may be removed.
 
-        The transaction fences a writer that is slow, not dead: it commits before it, or not at all.
+        The transaction fences a writer that is only slow, not dead: that writer commits before the transaction or
+        never.
         """
         while True:
             self._refresh()

@@ -101,8 +101,7 @@ class GroupConfig:
 
 
 def _assignors(names: list[str]) -> tuple[tuple[str, ...], dict[str, OwnAssignor]]:
-    """The names of the assignors, in order, and the own assignors by name. Kafka's classes count as `uniform` and
-    `range`.
+    """The names of the assignors in order, and own assignors by name. Kafka's classes count as `uniform` and `range`.
 
     Raises ConfigError for an assignor that does not exist or cannot be loaded.
     """

@@ -1,5 +1,4 @@
-"""A consumer group as data: the state that its records define, and values derived from it. Nothing here answers or
-waits.
+"""A consumer group as data: the state that its records define, and values derived from it.
 
 All changes of the state are records: `apply` takes new records and records that are read back. Log compaction may have
 removed any record that a later one replaces, so records may come in any order that this allows, and tombstones without

@@ -1,5 +1,4 @@
-"""Own assignors: classes that an administrator installs. How they are loaded, what they get, and the check of their
-results.
+"""Own assignors, which an administrator installs: loads their classes, calls them and checks their results.
 
 `group.consumer.assignors` names them as `module:Class`, among `uniform` and `range`. The class needs no base class:
 
