@@ -1,6 +1,6 @@
 """The content that `kafka-storage format` writes: feature levels, bootstrap records, voters, by directory.
 
-Planning is pure (`plan_features`, `bootstrap_records`, `parse_voters`). `format_directories` writes; a directory's
+Planning is pure (`plan_features`, `bootstrap_records`, `parse_voters`). `storage_dirs.write_directories` writes; a directory's
 `meta.properties` comes last, so that an interrupted format leaves an unformatted directory.
 """
 

@@ -25,7 +25,7 @@ committed is unknown.
 Callers: `server` gives `Controller.handlers` to the controller listener and to the broker of a combined node. It also
 connects the controller with the raft driver, which has hooks of the same names: `on_commit(offset)` after committed
 records have been replayed into the image, `on_leader(epoch)` once everything committed before the epoch is in the
-image, `on_lost_leadership(epoch)`, `on_leader_changed(leader_id, epoch)`. `MetadataLog` is the interface that the
+image, `on_lost_leadership(epoch)`, `on_leader_changed(leader_id, epoch)`. `ControllerLog` is the interface that the
 controller needs from the driver. The driver's `metadata_level` must be `Controller.metadata_level`;
 `Controller.in_transaction` must be the loader's.
 

@@ -1,6 +1,6 @@
 """The log of one partition (Kafka's UnifiedLog): appends, reads, start, end and last stable offset.
 
-`opening.open_log` creates it; `manager.LogManager` (partitions) or `metadata_log.MetadataLog` owns it. Everything runs
+`opening.open_log` creates it; `LogManager` (partitions) or `MetadataLog` owns it. Everything runs
 on the event loop; only fsyncs run in the log directory's background thread. A disk failure takes the log directory
 offline, damage ends this log; both are reported as KAFKA_STORAGE_ERROR.
 """

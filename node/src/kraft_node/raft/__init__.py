@@ -49,7 +49,7 @@ Duties of the driver (KIP-595, KIP-853, KIP-996; checked by assertions in the co
 10. **A failed write or fsync ends the voter.** Its state is then unknown, so the driver stops stepping the node.
 
 Only the core owns the voters and the ids of nodes that may know the leader. The driver reports its findings: voters in
-the log and in snapshots at start, `Batch.voters` in fetched batches, `SnapshotStored.voters`, `Learned`.
+the log and in snapshots at start, `FetchedBatch.voters` in fetched batches, `SnapshotStored.voters`, `Learned`.
 
 The core must not read records (beyond the counts and epochs that the driver gives it), depend on the controller, or
 answer clients.

@@ -2,7 +2,7 @@
 
 Pydantic models are the only source. The reconciler reads and writes resources through them. `crd` turns them into the
 definitions of `deploy/crds` (`python -m kraft_operator.api.generate`; a test compares the files with the models).
-Callers: the planner's `desired`, the reconciler, the `kubectl-kraft` plugin.
+Callers: `specs`, which makes the planner's input, the reconciler, the `kubectl-kraft` plugin.
 
 - `base`     the model that all share, and the marks that Kubernetes' schemas know beyond JSON Schema's
 - `pools`    node pools: roles, replicas, volumes, pods

@@ -1,6 +1,6 @@
 """Periodic work on all logs of a node: recovery, retention, compaction, flushes by time, checkpoints.
 
-`manager.LogManager` creates and starts it. Each kind of work has a timer with a name. Work on all logs is done in steps
+`log_manager.LogManager` creates and starts it. Each kind of work has a timer with a name. Work on all logs is done in steps
 with pauses in between, because requests have priority. After `stop` no work begins.
 """
 

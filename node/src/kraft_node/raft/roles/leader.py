@@ -41,7 +41,7 @@ class Leader(RoleState):
         facts = voter_changes.FACTS if node.voter_sets.is_missing_from_log else 0
         self.accumulator = Accumulator(epoch_start_offset + 1 + facts)
         self.announced = False
-        """`BecameLeader` was reported: everything that was committed before is known to be committed."""
+        """`Ready.became_leader` was reported: everything that was committed before is known to be committed."""
         self.pending_change: voter_changes.Pending | None = None
         """A change of the voters with a requester that waits for the answer (KIP-853)."""
         self.reported: dict[int, Voter] = {} if node.own is None else {node.local.id: node.own}

@@ -1,6 +1,6 @@
 """How long records take from append to commit, and how many were committed (KIP-631, "New Metrics").
 
-Part of `raft_driver`, which owns it. Only the active controller has a latency, because only it appends. Records of
+Part of `driver`, which owns it. Only the active controller has a latency, because only it appends. Records of
 other leaders count as committed, too.
 """
 

@@ -1,6 +1,6 @@
 """Delivers committed records to the image and to the hooks: between steps of the core, in order.
 
-Part of `raft_driver`, which owns it. Records that this node appended itself are not read back from disk. Records of
+Part of `driver`, which owns it. Records that this node appended itself are not read back from disk. Records of
 other leaders are read and decoded piece by piece; a long catch-up yields to the event loop in between.
 """
 

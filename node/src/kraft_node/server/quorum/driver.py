@@ -1,4 +1,4 @@
-"""Runs the raft core on an `Env`: applies commits to the image, writes snapshots; `raft_host` does the work of steps.
+"""Runs the raft core on an `Env`: applies commits to the image, writes snapshots; `host` does the work of steps.
 
 There is one per process. The composition root creates it, gives its `handlers` to the controller listener, and connects
 the hooks of controller and broker:

@@ -1,6 +1,6 @@
 """Carries out the work of one driver's core (`raft.ready.Host`): on the storage, the network and the timer.
 
-Part of `raft_driver`, which owns it. An exception here ends the node (contract 10): the driver reports it.
+Part of `driver`, which owns it. An exception here ends the node (contract 10): the driver reports it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The core's requests to other replicas, and the replicas' addresses.
 
-Part of `raft_driver`, which owns it. The voter set (configured, or in the log) has a replica's address; otherwise the
+Part of `driver`, which owns it. The voter set (configured, or in the log) has a replica's address; otherwise the
 answers of other replicas name the leader's endpoint (KIP-853). The address that the leader of this epoch announces
 takes precedence over the log's. The leader may have moved, and a node that cannot reach it cannot read its new address
 from the log. The servers of `controller.quorum.bootstrap.servers` have unknown ids, so they get the ids -2, -3, … as

@@ -1,6 +1,6 @@
 """Takes snapshots of the committed metadata when due, and deletes old snapshots with the log before them (KIP-630).
 
-Part of `raft_driver`, which owns it. `raft.snapshots.SnapshotPolicy` decides when a snapshot is due and which
+Part of `driver`, which owns it. `raft.snapshots.SnapshotPolicy` decides when a snapshot is due and which
 snapshots may be deleted.
 """
 

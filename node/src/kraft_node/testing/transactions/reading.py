@@ -1,7 +1,7 @@
 """Reading of transactional records: fetches with either isolation level, and readers that work all the time.
 
 - `GroupReader`  a member of a classic group that reads committed records and commits its offsets plainly
-- `Follower`     reads all records, or the committed ones, without a group; sometimes again from the start
+- `GrouplessReader`  reads all records, or the committed ones, without a group; sometimes again from the start
 """
 
 from __future__ import annotations

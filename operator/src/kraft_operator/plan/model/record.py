@@ -44,7 +44,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ReplacementRecord:
-    """A replacement that has begun. Requests are `wanted.Replacement`."""
+    """A replacement that has begun. Requests are `wanted.ReplacementRequest`."""
 
     name: str
     node: int

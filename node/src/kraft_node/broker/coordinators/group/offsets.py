@@ -1,10 +1,10 @@
 """The committed offsets of the groups of one partition: written, committed and pending.
 
 Three views of the same records:
-- `latest`: everything written. Decisions (expiry, deletion) use it.
-- committed: `latest` without writes above the high watermark. OffsetFetch uses it, because an offset that may still be
-  lost with the leader must not be returned. Stored as an undo list per key, which is nearly always empty.
-- pending: offsets in an open transaction; they enter `latest` with its commit marker.
+- latest: everything written (`groups`). Decisions (expiry, deletion) use it.
+- committed: the latest offsets without writes above the high watermark. OffsetFetch uses it, because an offset that may
+  still be lost with the leader must not be returned. Stored as an undo list per key, which is nearly always empty.
+- pending: offsets in an open transaction; they become the latest offsets with its commit marker.
 """
 
 from __future__ import annotations
