@@ -1,7 +1,8 @@
 """The node: Kafka's quorum controller, broker and Raft metadata log in one program.
 
-Layers, lowest first: `base`, `records` and `wire`, `raft`, `log` and `metadata`, `controller` and `partition`,
-`broker`, `server`, `runtime`, `cli`. A layer imports only layers below it; import-linter enforces this.
+Layers, lowest first: `base`; `raft`; `log` and `metadata`; `controller`, `partition`, `security` and `migration`;
+`broker`; `server`; `runtime`; `cli`; `testing`. A layer imports only layers below it; import-linter enforces this.
+Messages and record batches are in `kraft_protocol`.
 """
 
 from kraft_node.base import version

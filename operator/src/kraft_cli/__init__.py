@@ -8,6 +8,7 @@ decides what to do about a request.
 - `commands`  the commands of both programs
 - `kraftcluster`  the program of that name, with `up` and `down`;  `local` its target;  `screen` the output of `up`
 - `kubectl` the program `kubectl-kraft`, with a target that runs kubectl
+- `users`   commands for users;  `migration` `kraftcluster migrate`;  `versions` `kubectl kraft versions`
 
 Exit codes: 0 done, or ready; 1 not ready, or not done in time; 2 wrong arguments or a wrong file; 3 refused, with the
 reason; 4 no cluster runs there, or another supervisor drives it.

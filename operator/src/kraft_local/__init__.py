@@ -9,6 +9,8 @@ planner decides which steps are safe.
 - `files`      `server.properties` and commands of a node;  `probe` whether a node is ready
 - `world`      processes and folders as the planner's pods, volumes and jobs
 - `topics`     KRaftTopics of the file;  `protocols` what tests implement
+- `users`      KRaftUsers of the file;  `objects` both, after each pass
+- `security`   certificates in folders;  `mode` whether the cluster has TLS
 - `supervisor` the loop: observe, plan, act, report
 
 Laws, in addition to the planner's own:

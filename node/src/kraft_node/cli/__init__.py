@@ -7,12 +7,13 @@ needs, and no other package imports it.
 | program | module |
 |-|-|
 | `kafka-server-start` | `server_start` |
-| `kafka-storage` | `storage`, with `storage_format` (content of the files), `scram_argument` |
+| `kafka-storage` | `storage`, with `storage_format` and `storage_dirs` (the files), `scram_argument` |
 | `kafka-cluster` | `cluster`, with `client` |
 | `kafka-dump-log` | `dump_log`, with `dump_text`, `record_text` |
 | `kafka-metadata-shell` | `metadata_shell`, with `metadata_source` (files, the quorum), `metadata_tree` |
 | (`make node`) | `local` |
+| (`kraftcluster migrate`) | `migration_survey` |
 
-Each program starts within 0.2 s: heavy modules are imported in the functions that use them. Flags, output and exit
-codes follow Kafka 4.3.1.
+`common` has what all programs share. Each program starts within 0.2 s: heavy modules are imported in the functions that
+use them. Flags, output and exit codes follow Kafka 4.3.1.
 """

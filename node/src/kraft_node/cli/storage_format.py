@@ -1,7 +1,7 @@
 """The content that `kafka-storage format` writes: feature levels, bootstrap records, voters, by directory.
 
-Planning is pure (`plan_features`, `bootstrap_records`, `parse_voters`). `storage_dirs.write_directories` writes; a directory's
-`meta.properties` comes last, so that an interrupted format leaves an unformatted directory.
+Planning is pure (`plan_features`, `bootstrap_records`, `parse_voters`). `storage_dirs.write_directories` writes; a
+directory's `meta.properties` comes last, so that an interrupted format leaves an unformatted directory.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ committed is unknown.
 | `envelope` | requests that brokers forward for their clients (KIP-590) |
 | `authorization` | the permissions that each API requires: guards in front of the handlers (see `security`) |
 | `describe` | DescribeCluster and DescribeConfigs on a controller (KIP-919) |
+| `migration` | what the controller does while its cluster migrates from ZooKeeper (KIP-866) |
 
 Callers: `server` gives `Controller.handlers` to the controller listener and to the broker of a combined node. It also
 connects the controller with the raft driver, which has hooks of the same names: `on_commit(offset)` after committed

@@ -4,6 +4,7 @@
 |-|-|
 | `log`, `results` | one partition: append, read, start, end and last stable offset |
 | `appending` | the slow path of appends: everything but one plain batch; a follower's fetched batches |
+| `runs` | a follower's appends of several batches with one write |
 | `validate` | whether a batch may be stored unchanged, and otherwise in which form |
 | `trimming`, `lookup`, `timestamps`, `flushing` | retention and truncation; reads and searches; fsync |
 | `segments` | the files of one log, their indexes, and the limited number of open files |
@@ -15,6 +16,7 @@
 | `resting` | what a partition holds while nobody uses it |
 | `waiting` | what waits for the disk: flushes that `flush.messages` requires, appends when too much memory is dirty |
 | `metadata_log` | `__cluster_metadata-0` on disk (KIP-595, KIP-630) |
+| `config` | the topic configuration of a log |
 
 Callers: `partition` and `broker` through `manager.log_manager.LogManager`, the raft driver through
 `metadata_log.MetadataLog`.

@@ -20,7 +20,11 @@ overlay is dropped; the image below was never wrong.
 | `loader` | applies committed records, holds back open metadata transactions (KIP-868), calls the publishers |
 | `snapshot` | an image as records, in slices, while the image continues to change (KIP-630) |
 | `snapshot_writer`, `log_batches` | writing a snapshot file between other work; records to batches and back |
+| `bulk` | partitions of a snapshot to rows and back, without objects |
+| `prepared` | records before their append: encoded, with their future offsets |
+| `snapshot_state` | the end of a replica's latest snapshot, in requests to the active controller |
 | `records` | the frame around each record in the log |
+| `client_quotas` | the quota that applies to a client (KIP-13, KIP-55) |
 
 The raft driver feeds `loader`; controller and broker read. This package must not do I/O, read a clock, or know the
 quorum's leader. Values of the reading interface are immutable or must be treated as immutable: only records change

@@ -4,9 +4,13 @@
 |-|-|
 | `partition` | one replica: whether it may serve a request, how far it is readable, when an append is acknowledged |
 | `leadership` | the followers, the ISR, the progress of each; proposals to the controller |
+| `acks` | when records count as stored for their producer |
+| `watching` | readers that wait until more can be read |
+| `listed_offsets`, `deleting` | ListOffsets and DeleteRecords on one replica |
 | `followers` | one follower: its progress, and since when it lags |
 | `surroundings` | the interface of a partition to its broker |
 | `manager` | all replicas of the broker: found by name or topic id, made on demand, dropped with their topic |
+| `table` | the partitions by topic name, topic id and number |
 | `storage` | the directory of a log, and the topic that it belongs to |
 
 An unused partition costs only its row in the metadata image. `ReplicaManager` makes the `Partition` and opens its log

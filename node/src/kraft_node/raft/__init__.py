@@ -19,6 +19,7 @@ converts them from and to the protocol's requests.
 | `epochs` | which epochs a replica accepts from others; whether fetched batches continue the log |
 | `log_view` | the core's view of the log: start, end, flushed offset, first offset of each epoch |
 | `requests` | at most one request in flight to each node, back-off, time-outs |
+| `validation` | whether this node can serve a request to the leader of an epoch |
 | `accumulator` | appends that wait for the running flush and share the next flush |
 | `wire_form`, `describe_quorum` | conversion between core messages and protocol messages; DescribeQuorum |
 | `storage` | the interface of the metadata log's files; `log.metadata_log` implements it |
@@ -26,6 +27,7 @@ converts them from and to the protocol's requests.
 | `replica_state` | the state of a replica, and what roles read from it |
 | `dispatch` | the effect of each event, request and answer |
 | `node` | `RaftNode`: one event in, one `Ready` out |
+| `config` | the settings, with Kafka's names |
 
 Duties of the driver (KIP-595, KIP-853, KIP-996; checked by assertions in the core and in `server.quorum.host`):
 

@@ -9,6 +9,9 @@
 | `audit` | the line in the log `kafka.authorizer.logger` for each decision |
 | `rewriting` | how a guard removes denied items from a request and adds them to the answer |
 | `configs` | the guard of DescribeConfigs, for brokers and controllers |
+| `entries` | the entries by resource, for the controller's requests that create and delete them |
+| `tokens` | delegation tokens: their HMAC, and who may use them |
+| `sasl` | the server half of SASL |
 
 A **guard** stands in front of a handler and checks the permissions that Kafka checks for that API. It refuses the
 request, or removes denied items, forwards the rest and completes the answer. So handlers do not check permissions. A

@@ -11,6 +11,10 @@
 - `quorum`: the driver of the Raft core, with its storage, peers, commits and snapshots.
 - `monitoring`: counters under the names in which Kafka's metrics are usually scraped, and the server of `/metrics`,
   probes and status.
+- `tls`, `sasl`, `secure`: TLS and SASL on connections, and their configuration.
+- `storage`: the directories of the node together. `node_settings`: the configuration as settings of the parts.
+- `controller_registration`: a controller reports itself to the active controller. `migration`: connects the migration
+  from ZooKeeper. `faults`: which failures end the node.
 - `node`: the composition root; `shutdown`: its stop. No other module knows all parts of the node.
 
 This package must not make decisions about topics, replicas or the quorum.

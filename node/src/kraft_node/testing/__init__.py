@@ -13,9 +13,13 @@ every failure can be replayed. No real time passes: a cluster's run with its cra
 - `script`     coroutines on simulated time
 - `client`, `workloads`  clients written from the protocol alone, stricter than real clients
 - `fault_injector`  the base of the fault injectors: `faults` for single nodes; `cluster_faults`, `disks.faults`
+- `lost_appends`  refused appends of coordinators, as a fault
 - `leftovers`  what requests have left in a node
 - `checker`    the laws, by name; `histories` judges recorded histories of many kinds of runs
+- `replica_laws`, `controller_laws`, `coordinator_laws`  laws inside nodes; `history` judges a run a second time
 - `scenario`   one seed, from formatted disks to the verdict; `sim` runs many seeds and replays a single seed
+- `cluster_scenario`  one seed of a cluster; `groups`, `transactions`, `secured` are clusters with other clients
+- `migration`, `zookeeper`  migrations from ZooKeeper over models of the quorum and of ZooKeeper
 - `raft`       the Raft core alone, with many voters, under its own and far more faults
 
 How to read a failure: `python -m kraft_node.testing.sim --seed S --story` prints the run from the first start: the

@@ -4,8 +4,9 @@
 - `start` writes the configurations of controllers and brokers.
 - `status` follows the migration at the controllers' `http.listener`.
 - `finalize` ends it once all brokers are without ZooKeeper; `revert` gives ZooKeeper back to its brokers before that.
+- `survey` runs the program that reads ZooKeeper.
 
-ZooKeeper is read by a program of the node (`kraft_node.cli.migration_survey`), in a process of its own.
+That program belongs to the node (`kraft_node.cli.migration_survey`) and runs in a process of its own.
 """
 
 from __future__ import annotations

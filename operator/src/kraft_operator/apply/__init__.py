@@ -7,4 +7,6 @@ The reconcilers call it after planning. It does not decide what to do, and does 
 - `kubernetes`     steps through the API server;  `objects` comparison of objects
 - `record`         the ConfigMap that keeps the record;  `grants` permissions of pod templates
 - `topics`         KRaftTopics through Kafka's protocol;  `topic_objects` their objects on Kubernetes
+- `users`          KRaftUsers;  `user_requests` their requests;  `user_objects` their objects on Kubernetes
+- `declared`       the resources that declare topics and users;  `fronts` Ingresses and Routes
 """

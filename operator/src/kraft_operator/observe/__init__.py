@@ -8,5 +8,6 @@ is None; the planner decides which steps that permits.
 - `addresses`  addresses for clients outside Kubernetes, a pure function
 - `objects`  converts Kubernetes objects to the planner's model, a pure function
 - `cluster`  all views of one cluster on Kubernetes
+- `source`   the brokers that topics and users are read from, and whether an answer is complete
 - `visible`  whether an event of a watch changes anything that a pass could act on
 """

@@ -9,6 +9,7 @@ the table itself.
 - `manifests`  configuration, claims, workload and network policy of a resource
 - `executors`  Spark's executors as pods
 - `grants`     checks of the Secrets and claims that pipelines may use
+- `clusters`   what `clusterRef` leads to: the address of a listener
 - `status`     the status with its conditions
 - `reconcile`  the pass; it and `grants` do all the I/O
 

@@ -12,6 +12,7 @@ Kubernetes. The reconciler on Kubernetes, the local supervisor and the simulator
 - `nodes`      the life of nodes: ids, volumes, formats, pods, voters, restarts, replacement, removal, metadata.version
 - `replicas`   moves of replicas: off brokers that leave, towards new brokers, by load, to another number of replicas
 - `topics`     KRaftTopics, planned separately, a batch at a time
+- `users`      KRaftUsers, likewise;  `migration` the phases of a migration from ZooKeeper
 - `planner`    the order of all that;  `conditions` the conditions of the resource
 
 tests/property/operator asserts these laws against slow twins and a world that crashes the operator anywhere.

@@ -5,12 +5,17 @@ the tests. The package does no I/O, and does not decide when to change something
 
 - `cluster`     a resource with its names: the input of all other modules
 - `properties`  a node's `server.properties`, and which changes need a restart
-- `wanted_of`   specification and annotations -> `plan.model.wanted.Wanted`
+- `planner_input` specification and annotations -> `plan.model.wanted.Wanted`
 - `remembered`  status -> `plan.model.record.Record` and back
 - `pods`        a node's hardened pod;  `storage`: its volume claims and format job
 - `network`     services, disruption budgets
+- `fronts`      Ingresses, Routes and the names outside;  `issuers` requests to cert-manager
+- `security`    TLS, authentication and permissions of a node;  `mode` whether the cluster has TLS
+- `migration`   a controller that migrates from ZooKeeper
+- `issued`      credentials of users;  `client_config` files for clients;  `user_access` the listener of a user
 - `template`    a pool's pod template as parts of a pod
 - `windows`     whether a maintenance window is open
+- `quantities`  Kubernetes' quantities as bytes
 - `config_check` errors in Kafka's configuration, by the keys of `kraft_protocol.configs`
 
 Pods are created one by one and belong to the resource itself. A StatefulSet could not keep ids that are never reused,

@@ -11,6 +11,7 @@ epoch, and can compute the state of the cluster at any of them.
 - `tables`: changes appended as transactions of KafkaTable's committers, and the state as tables of its own.
 - `spread`: the same in tasks, one for each file of a large log or archive.
 - `run`: a run of an archive, and the state at an offset or a time; `spec`: its YAML.
+- `reconcile`: where an archive diverges from the log. `published`: the state for readers. `errors`: its errors.
 - `health`: history of partitions, brokers and controllers; `skew`: distribution of load; `report`: both as a
   page.
 - `plan`: a reassignment that balances the cluster with few moves; `sizes`: bytes of partitions for it.

@@ -13,6 +13,8 @@ The records of a partition in a Fetch response go through four steps, each in it
 `encode` is the inverse for the sink: it turns Arrow into batches for Produce requests, with the sequence numbers of an
 idempotent producer.
 
+`arrays` wraps NumPy arrays as Arrow arrays, `partitioning` chooses partitions of keys, `errors` has the errors.
+
 Used by the data source, the sink and jobs. It must not import Spark or sockets.
 """
 

@@ -14,8 +14,8 @@ A replica is checked by itself and against the others:
    CRC.
 
 `job` runs this as two steps of Spark (segments to digests, digests of a partition to findings); `findings` has the
-schema of the result. Logs may be in use meanwhile: above the high watermark that was on disk when the scrub began, only
-complete batches are checked.
+schema of the result. `run` runs a scrub by its `spec`, and `history` keeps summaries of earlier scrubs. Logs may be in
+use meanwhile: above the high watermark that was on disk when the scrub began, only complete batches are checked.
 
 Indexes are not checked, because a broker rebuilds missing indexes from the segments.
 """

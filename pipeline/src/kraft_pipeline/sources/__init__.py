@@ -7,8 +7,8 @@
 Options and schema are the same as in Spark's own `kafka` source, so a query changes only its format. The option
 `columns` (a list with commas) skips the decoding of other columns. The driver reads only metadata and offsets.
 `options` parses the options, `offsets` resolves them to offsets, and `positions` compares them with the logs.
-`planning` splits ranges into tasks and limits micro-batches. Tasks fetch and decode on the executors (`kraft`). `lag`
-computes a query's lag.
+`security` parses the options of secured connections. `planning` splits ranges into tasks and limits micro-batches.
+Tasks fetch and decode on the executors (`kraft`). `lag` computes a query's lag.
 
 `kraft` is the only file here that imports Spark.
 """

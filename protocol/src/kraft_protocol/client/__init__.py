@@ -10,6 +10,8 @@
 - `aio`: the driver on asyncio, for the operator.
 - `blocking`: the driver with blocking sockets, for command lines and Spark's workers. It serves `cluster` (brokers,
   leaders and retries), `fetch` (ranges as whole responses), `produce` (whole batches) and `groups` (offsets).
+- `transactions`: a transaction on `cluster`. `redirects`: HTTP without credentials for other origins.
+- `errors`: errors of clients, and how to treat Kafka's error codes.
 
 The node's channels (`kraft_node.server.channels.channel`) are the driver on the node's loop.
 

@@ -3,4 +3,5 @@
 - `kafka`: the keys of Apache Kafka, written by `tools/import_configs` from a release.
 - `rows`: reads the lines of the tables.
 - `own`: the keys that Kafka's tables lack.
+- `properties`: the text form of java.util.Properties.
 """

@@ -10,6 +10,9 @@ requires a check of every record.
 - `varint`: zig-zag and unsigned varints.
 - `compression`: gzip, snappy (xerial framing), lz4 frames, zstd; decompression limits its output.
 - `control`: control records (KIP-98 markers; KIP-595, KIP-630, KIP-853 control records of the metadata log).
+- `pairs`: batches of keys and values, for coordinators. `places`: timestamps and offsets, for look-ups.
+- `shapes`: the outlines of records; `runs` and `alike`: of many equal records at once; `keys`: for compaction.
+- `errors`: errors of batches.
 
 Kafka 4.0 removed the old formats (magic 0 and 1). They are recognised and refused (`UnsupportedMagic`).
 

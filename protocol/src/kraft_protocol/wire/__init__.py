@@ -6,6 +6,9 @@ compile a message and version into straight-line functions. `codec` runs these f
 responses) and `stored` (metadata records, coordinator keys and values, control records, quorum state) provide the
 classes. Each class is made on first use, so unused messages cost nothing.
 
+`compiler` and `source` generate these functions, `runtime` helps them; `sizes` decides which messages are encoded in
+steps. `stubs` writes the types for mypy, `errors` has the errors.
+
 `api` holds keys, versions and listeners. `frames` adds headers and lengths to messages. `coordinator` adds types and
 versions to the keys and values of the coordinators' topics. `error_response` builds error answers.
 Nothing here knows the meaning of a message, keeps state or uses the network.

@@ -1,7 +1,8 @@
 """Decides whether a message has so many items that it must be encoded in steps.
 
-The test is compiled from the schema of the message, as in `kraft_node.server.monitoring.error_counts`: one length, or a sum of
-lengths, per level. A level is checked only if the levels above it are short, so the check is cheap for every message.
+The test is compiled from the schema of the message, as in `kraft_node.server.monitoring.error_counts`: one length, or a
+sum of lengths, per level. A level is checked only if the levels above it are short, so the check is cheap for every
+message.
 """
 
 from __future__ import annotations

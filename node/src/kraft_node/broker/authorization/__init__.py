@@ -7,6 +7,7 @@
 | `groups` | all APIs with a consumer group, FindCoordinator |
 | `cluster` | APIs of the broker or the cluster, configurations |
 | `transactions` | producer ids, transactions |
+| `gate` | (what all guards share) |
 
 `broker.broker` uses it for its handler table, only on a node with an authorizer. Guards keep no state. For a topic that
 the client may not describe, the answer is TOPIC_AUTHORIZATION_FAILED, whether it exists or not, as in Kafka.

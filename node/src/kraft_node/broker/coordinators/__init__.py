@@ -1,11 +1,11 @@
 """The broker's coordinators: shared state of clients, stored in the log of an internal topic.
 
 A coordinator owns the partitions of one internal topic that its broker leads: `group` the partitions of
-`__consumer_offsets`, `transaction` the partitions of `__transaction_state`. Both match names with `regex`. A key (group
-id, transactional id) belongs to the partition that `partitioning.partition_for` returns, and the leader of that
-partition coordinates the key. All state of a partition can be rebuilt from its log. After an election it is read back
-in slices; until then the answer to requests is COORDINATOR_LOAD_IN_PROGRESS. On resignation it is dropped, and waiting
-requests get NOT_COORDINATOR.
+`__consumer_offsets`, `transaction` the partitions of `__transaction_state`. Both match names with `regex`.
+`group_settings` has the settings of groups that may change at run time. A key (group id, transactional id) belongs to
+the partition that `partitioning.partition_for` returns, and the leader of that partition coordinates the key. All state
+of a partition can be rebuilt from its log. After an election it is read back in slices; until then the answer to
+requests is COORDINATOR_LOAD_IN_PROGRESS. On resignation it is dropped, and waiting requests get NOT_COORDINATOR.
 
 The rule of every coordinator: **write, then apply, then answer after commit.** `runtime` keeps it for all: it loads
 and drops the state of partitions, appends the records of operations, replays them, and answers when the high watermark

@@ -1,7 +1,7 @@
 """Periodic work on all logs of a node: recovery, retention, compaction, flushes by time, checkpoints.
 
-`log_manager.LogManager` creates and starts it. Each kind of work has a timer with a name. Work on all logs is done in steps
-with pauses in between, because requests have priority. After `stop` no work begins.
+`log_manager.LogManager` creates and starts it. Each kind of work has a timer with a name. Work on all logs is done in
+steps with pauses in between, because requests have priority. After `stop` no work begins.
 """
 
 from __future__ import annotations

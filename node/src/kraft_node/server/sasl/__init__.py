@@ -1,4 +1,4 @@
 """SASL on the connections of a node.
 
-`login` is a client's state, `listeners` and `credentials` read the configuration.
+`login` is a client's state, `listeners` and `credentials` read the configuration by the keys in `keys`.
 """

@@ -12,6 +12,7 @@ clocks and the faults; the same seed gives the same trace hash.
 | `judge` | the checks of each process, after each step and at each message |
 | `storage` | the disk of one machine: log, quorum-state, snapshots; what survives |
 | `network` | lost, late and duplicate messages, cut links; connections that close |
+| `garbling` | responses with absurd epochs |
 | `faults` `scenes` | the faults, and how many are permitted at a time |
 | `roll` | an operator who changes static voters, one restart after another |
 | `laws` | what must hold; each violation names its law |

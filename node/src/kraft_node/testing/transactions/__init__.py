@@ -6,6 +6,7 @@
 - `writer`     owns a transactional id: runs producers, pauses them, lets successors take over
 - `copier`     reads committed records, and copies them in transactions with their offsets
 - `reading`    fetches with either isolation level; readers
+- `eraser`, `versions`  an administrator that deletes records; an operator that changes the transaction.version
 - `judge`      the laws, on the ledger and the final logs
 - `node_laws`  the laws inside the nodes, once the cluster is at rest
 """

@@ -7,6 +7,8 @@ The files:
 - `classic` and `member` are a classic group as data; `membership` handles requests of members; `rebalance` moves a
   group from one generation to the next, with all time-outs; `subscription` reads the topics that members consume;
 - `offset_api` and `commits` handle requests about offsets, `offsets` is their table, `expiry` removes them;
+- `txn_commits` handles offsets that are committed with a transaction;
+- `config` has the settings;
 - `admin` lists, describes and deletes groups; `seams` is the interface to the broker.
 
 This package must not write to a partition that is not led here, answer before the commit, keep a request unanswered for

@@ -10,6 +10,7 @@ The files:
 - `heartbeat` and `leaving` plan the records of an operation and the response; `rules` checks requests;
 - `group` and `member` are the state; `changes` is its stored form, `describe` its form for administrators;
 - `targets` runs the `assignors`; `reconcile` moves one member towards its target;
+- `own_targets` runs own assignors in a thread;
 - `topic_hashes` (with `xxh3`) detects changed topics;
 - `classic_members` are members of the classic protocol, `embedded` is what they exchange; `migration` turns groups
   of one type into the other;
