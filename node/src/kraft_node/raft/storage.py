@@ -1,7 +1,7 @@
 """The storage interface that the Raft driver needs; `log.metadata_log` implements it, the simulator has its own.
 
 The core itself calls nothing here. An `OSError` from any method is fatal for the voter (contract 10). Methods with
-names that begin with `begin_` return work for a background thread. All other methods are quick and run on the loop.
+names `begin_…` return work for a background thread. All other methods are quick and run on the loop.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ The files:
 - `coordinator` writes decisions and completes transactions; `markers` sends the results to the partitions' leaders;
 - `writing` is one write, `completions` the Complete records that wait for the next write of their id;
 - `sweeps` aborts old transactions and removes unused transactional ids;
-- `api` and `admin` handle requests; `patterns` matches transactional ids; `seams` is the interface to the metadata.
+- `api` and `admin` handle requests; `patterns` matches transactional ids; `seams` is the interface to the metadata;
+- `config` has the settings.
 
 The path of a commit: EndTxn -> PREPARE_COMMIT is stored -> the client is answered -> WriteTxnMarkers to every leader ->
 COMPLETE_COMMIT is stored with the next record of the id, or after 100 ms. A new coordinator finds PREPARE_COMMIT and
