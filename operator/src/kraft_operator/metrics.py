@@ -34,16 +34,19 @@ class Metrics:
             "kraft_operator_reconciles_total", "passes, by result", [*CLUSTER, "result"], registry=self.registry
         )
         self.duration_s = Histogram(
-            "kraft_operator_reconcile_duration_seconds", "of a pass", buckets=BUCKETS, registry=self.registry
+            "kraft_operator_reconcile_duration_seconds", "seconds of a pass", buckets=BUCKETS, registry=self.registry
         )
         self.last_success = Gauge(
             "kraft_operator_last_success_timestamp_seconds",
-            "when a pass last had no error",
+            "when a pass last ended without an error, in seconds since 1970",
             CLUSTER,
             registry=self.registry,
         )
         self.condition = Gauge(
-            "kraft_operator_condition", "1 true, 0 false, -1 unknown", [*CLUSTER, "type"], registry=self.registry
+            "kraft_operator_condition",
+            "a condition of the cluster: 1 true, 0 false, -1 unknown",
+            [*CLUSTER, "type"],
+            registry=self.registry,
         )
         self.blocked = Gauge(
             "kraft_operator_blocked", "changes that are blocked", [*CLUSTER, "reason"], registry=self.registry
@@ -51,10 +54,13 @@ class Metrics:
         self.waiting = Gauge("kraft_operator_waits", "things that a pass waits for", CLUSTER, registry=self.registry)
         self.steps = Counter("kraft_operator_steps_total", "steps taken", [*CLUSTER, "step"], registry=self.registry)
         self.writes = Counter(
-            "kraft_operator_writes_total", "of the API server's objects", ["verb", "kind"], registry=self.registry
+            "kraft_operator_writes_total",
+            "writes of objects to the API server",
+            ["verb", "kind"],
+            registry=self.registry,
         )
         self.requests = Counter(
-            "kraft_operator_requests_total", "to the API server", ["verb", "kind"], registry=self.registry
+            "kraft_operator_requests_total", "requests to the API server", ["verb", "kind"], registry=self.registry
         )
         self.api_errors = Counter(
             "kraft_operator_api_errors_total",
@@ -63,13 +69,22 @@ class Metrics:
             registry=self.registry,
         )
         self.pipeline_condition = Gauge(
-            "kraft_operator_pipeline_condition", "1 true, 0 false", [*PIPELINE, "type"], registry=self.registry
+            "kraft_operator_pipeline_condition",
+            "a condition of the pipeline: 1 true, 0 false",
+            [*PIPELINE, "type"],
+            registry=self.registry,
         )
         self.pipeline_lag = Gauge(
-            "kraft_operator_pipeline_lag_records", "not in the table yet", PIPELINE, registry=self.registry
+            "kraft_operator_pipeline_lag_records",
+            "records that are not in the table yet",
+            PIPELINE,
+            registry=self.registry,
         )
         self.pipeline_dead = Gauge(
-            "kraft_operator_pipeline_dead_letters", "records that are not rows", PIPELINE, registry=self.registry
+            "kraft_operator_pipeline_dead_letters",
+            "records that could not become rows",
+            PIPELINE,
+            registry=self.registry,
         )
         self._add_times()
         self._reasons: dict[tuple[str, str], dict[str, float]] = {}
@@ -79,13 +94,13 @@ class Metrics:
     def _add_times(self) -> None:
         self.blocked_since = Gauge(
             "kraft_operator_blocked_since_timestamp_seconds",
-            "time since when a gate has been closed, as far as this process knows",
+            "when a gate was closed, in seconds since 1970, as far as this process knows",
             [*CLUSTER, "reason"],
             registry=self.registry,
         )
         self.waiting_since = Gauge(
             "kraft_operator_waits_since_timestamp_seconds",
-            "time since when passes have waited for the same reason, 0 if they do not wait",
+            "since when passes wait for the same reason, in seconds since 1970; 0 if they do not wait",
             CLUSTER,
             registry=self.registry,
         )

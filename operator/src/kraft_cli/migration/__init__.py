@@ -25,7 +25,7 @@ def migrate(group: click.Group) -> None:
 
     @group.group(name="migrate")
     def commands() -> None:
-        """Migrate a cluster from ZooKeeper. The order: check, start, status, finalize. Back before finalize: revert."""
+        """Migrate a cluster from ZooKeeper: check, start, status, finalize. To go back before finalize: revert."""
 
     for command in (check, start, status, finalize, revert):
         commands.add_command(command)

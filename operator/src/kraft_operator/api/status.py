@@ -194,7 +194,7 @@ class KRaftClusterStatus(Model):
     leader: NodeId | None = None
     version: Annotated[str, Field(description="finalized metadata.version")] = ""
     controllers: Annotated[str, Field(description="number of ready controllers / wanted controllers")] = ""
-    brokers: Annotated[str, Field(description="number of ready controllers / wanted controllers")] = ""
+    brokers: Annotated[str, Field(description="number of ready brokers / wanted brokers")] = ""
     partitions: Annotated[PartitionsStatus, Field(description="numbers of partitions, as last known")] | None = None
     replicas: Annotated[int, Field(description="number of brokers in the pool that spec.replicas sets")] = 0
     selector: Annotated[str, Field(description="label selector of these brokers' pods")] = ""

@@ -263,9 +263,9 @@ class PodTemplate(Model):
     sidecars: Annotated[list[Sidecar], Field(max_length=SIDECARS_MAX, json_schema_extra=marked(keys=("name",)))] = []
     probes: Probes = Probes()
     security_context: PodSecurity = PodSecurity()
-    container_security_context: Annotated[ContainerSecurity, Field(description="mounts in the node container")] = (
-        ContainerSecurity()
-    )
+    container_security_context: Annotated[
+        ContainerSecurity, Field(description="the node container's security context; it overrides the operator's")
+    ] = ContainerSecurity()
     termination_grace_seconds: Annotated[
         int, Field(ge=10, le=3600, description="time for controlled shutdown and for flushing logs")
     ] = 60

@@ -29,13 +29,33 @@ METRICS: Final = (
     ("batch", "kraft_table_batch", "gauge", "number of the last batch"),
     ("rows", "kraft_table_rows_total", "counter", "rows written since the start"),
     ("deadLetters", "kraft_table_dead_letters", "gauge", "rows of the table of dead letters"),
-    ("oldestDeadLetterSeconds", "kraft_table_oldest_dead_letter_seconds", "gauge", "age of the oldest dead letter"),
+    (
+        "oldestDeadLetterSeconds",
+        "kraft_table_oldest_dead_letter_seconds",
+        "gauge",
+        "age of the oldest dead letter, in seconds",
+    ),
     ("maintenanceFailures", "kraft_table_maintenance_failures_total", "counter", "passes of maintenance that failed"),
-    ("lastBatchSeconds", "kraft_table_last_batch_seconds", "gauge", "that the last batch took"),
+    ("lastBatchSeconds", "kraft_table_last_batch_seconds", "gauge", "seconds that the last batch took"),
     ("batches", "kraft_table_batches_total", "counter", "batches committed since the start"),
-    ("commitSeconds", "kraft_table_commit_seconds_total", "counter", "seconds of the transactions of these batches"),
-    ("bytes", "kraft_table_read_bytes_total", "counter", "uncompressed bytes of the records of these batches"),
-    ("writtenBytes", "kraft_table_written_bytes_total", "counter", "bytes of the files of these batches"),
+    (
+        "commitSeconds",
+        "kraft_table_commit_seconds_total",
+        "counter",
+        "seconds of transactions since the start",
+    ),
+    (
+        "bytes",
+        "kraft_table_read_bytes_total",
+        "counter",
+        "uncompressed bytes of records read since the start",
+    ),
+    (
+        "writtenBytes",
+        "kraft_table_written_bytes_total",
+        "counter",
+        "bytes of files written since the start",
+    ),
 )
 """Field of the status, metric, its type and its help text. An unknown field has no line."""
 LAG: Final = ("kraft_table_partition_lag_records", "records of the partition that are not in the table yet")
