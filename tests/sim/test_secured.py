@@ -8,7 +8,7 @@ KIND = "secured"
 SEEDS = 5
 
 
-def test_nobody_unknown_is_served_and_known_clients_get_on() -> None:
+def test_unknown_clients_are_refused_and_known_clients_make_progress() -> None:
     acknowledged = read = 0
     for seed in range(SEEDS):
         result = checked(seed, KIND)

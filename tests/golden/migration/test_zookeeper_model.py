@@ -84,7 +84,7 @@ def test_transactions_have_the_outcomes_of_apache_zookeeper(server: ZooKeeperSer
     real.close()
 
 
-def test_a_session_that_is_closed_answers_no_more(server: ZooKeeperServer) -> None:
+def test_a_closed_session_gives_no_answer(server: ZooKeeperServer) -> None:
     for session in (session_of(server), SimZooKeeper().session()):
         session.close()
         with pytest.raises(NoAnswerError):
@@ -93,7 +93,7 @@ def test_a_session_that_is_closed_answers_no_more(server: ZooKeeperServer) -> No
             session.commit([Create("/never")])
 
 
-def test_a_server_that_is_away_is_no_answer(tmp_path: Path) -> None:
+def test_a_server_that_is_down_gives_no_answer(tmp_path: Path) -> None:
     server = ZooKeeperServer(tmp_path / "zookeeper").start()
     session = KazooSession(server.address, session_ms=1_000, connect_ms=30_000)
     assert session.get(["/none"]) == [None]

@@ -19,13 +19,13 @@ def _life(tls: bool) -> Begin:
 
 
 @both
-def test_from_apply_to_ready_the_operator_never_waits_in_vain(tls: bool) -> None:
+def test_from_apply_to_ready_takes_little_longer_than_the_steps_themselves(tls: bool) -> None:
     issuing_s = 1.0 if tls else 0.0  # authorities and certificates, before the first volume
     assert _life(tls).took_s["apply to ready"] < WORLD_S + 2.0 + issuing_s
 
 
 @both
-def test_during_a_roll_the_operator_never_waits_in_vain(tls: bool) -> None:
+def test_a_roll_takes_little_longer_than_its_restarts(tls: bool) -> None:
     assert _life(tls).took_s["roll"] < ROLL_S + 6 * 2.5
 
 

@@ -38,7 +38,7 @@ def test_every_row_has_a_unit_and_no_slot_has_a_scenario() -> None:
     assert {scenario.section for scenario in scenarios_by_name().values()} <= set(SECTIONS)
 
 
-def test_every_row_without_full_validation_has_a_twin_with_it() -> None:
+def test_every_row_without_full_validation_has_a_row_with_it() -> None:
     names = rows()
     for name, row in names.items():
         if "log.validate" in row.differs and "replication" not in name:

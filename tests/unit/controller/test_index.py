@@ -72,7 +72,7 @@ def test_a_partition_costs_the_index_some_bytes() -> None:
     assert size / 10_000 <= INDEX_BYTES_MAX
 
 
-def test_the_loss_of_a_broker_looks_at_its_own_blocks_only() -> None:
+def test_the_loss_of_a_broker_reads_only_its_own_blocks() -> None:
     image = image_of(50, 4, [1, 2, 3])
     own = add_topic(image, 50, 2, [4])
     index = derived(image).index

@@ -117,7 +117,7 @@ def test_members_commit_with_their_epoch():
     assert node.offsets() == {("t", 0): 5}
 
 
-def test_an_older_epoch_commits_partitions_that_are_held_since():
+def test_an_older_epoch_commits_partitions_that_the_member_has_held_since_then():
     node = Node()
     node.beat("m", 0, "t")
     node.wait(INTERVAL_MS)

@@ -193,7 +193,7 @@ def compact(replicas: Replicas, below: int) -> int:
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
-def test_elections_and_compaction_in_the_midst_of_large_loads(count: int) -> None:
+def test_elections_and_compaction_during_large_loads(count: int) -> None:
     replicas, topics = Replicas([1, 2, 3], Time()), Topics(t=1)
     replicas.max_bytes = 1_000_000
     replicas.logs = {number: IndexedLog(replicas, number) for number in (1, 2, 3)}

@@ -127,7 +127,7 @@ def world() -> World:
     return made
 
 
-def test_each_broker_with_zookeeper_is_told_everything(world: World) -> None:
+def test_each_broker_with_zookeeper_gets_all_metadata(world: World) -> None:
     assert world.take(3) == []
     update, leaders = world.take(1)
     assert (update.type, leaders.type) == (FULL, FULL)
@@ -193,7 +193,7 @@ def test_a_replica_that_was_moved_away_is_deleted(world: World) -> None:
     assert names([update]) == ["UpdateMetadataRequest"]
 
 
-def test_changes_of_one_request_time_are_told_together(world: World) -> None:
+def test_changes_during_a_request_are_sent_together(world: World) -> None:
     world.take(1)
     for number in range(5):
         world.commit(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1, 2] if number % 2 else [1, 2, 3]))
@@ -202,7 +202,7 @@ def test_changes_of_one_request_time_are_told_together(world: World) -> None:
 
 
 @pytest.mark.parametrize("answer", [{"error_code": 77}, None])
-def test_after_a_failure_a_broker_is_told_everything_again(world: World, answer: dict[str, int] | None) -> None:
+def test_after_a_failure_a_broker_gets_all_metadata_again(world: World, answer: dict[str, int] | None) -> None:
     world.take(1)
     world.commit(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1]))
     for request, done in world.waiting:
@@ -236,7 +236,7 @@ def test_only_replicas_that_began_since_are_called_new(world: World) -> None:
     assert [topic.partition_states[0].is_new for topic in leaders.topic_states] == [False, False]
 
 
-def test_a_restarted_broker_is_told_everything(world: World) -> None:
+def test_a_restarted_broker_gets_all_metadata(world: World) -> None:
     world.take(1), world.take(2)
     world.commit(broker(1, epoch=9, fenced=True))
     world.answer()

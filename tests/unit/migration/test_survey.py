@@ -85,7 +85,7 @@ def test_a_znode_that_cannot_be_read_blocks() -> None:
     assert one.startswith("blocker ZooKeeper: znode /config/topics/t: ")
 
 
-def test_a_claim_and_its_remains_are_told_apart() -> None:
+def test_a_claim_is_distinguished_from_the_remains_of_a_former_claim() -> None:
     servers = zookeeper()
     claim(servers.session(), 3001, 7, 0)
     (one,) = found(servers)

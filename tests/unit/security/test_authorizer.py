@@ -240,7 +240,7 @@ def _slowly(records: list[Any], who: str, host: str, operation: int, kind: int, 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_rules_give_the_decisions_of_the_slow_twin(seed: int) -> None:
+def test_random_rules_give_the_decisions_of_a_slow_reference(seed: int) -> None:
     dice = random.Random(seed)
     rules = Rules()
     names = ["a", "ab", "abc", "b", "*", "a-b"]

@@ -74,7 +74,7 @@ def test_appends_cost_nothing_for_fetches_that_need_more_bytes(rig: Rig) -> None
     assert not rig.client.answers
 
 
-def test_a_fetch_that_runs_out_of_time_gets_what_it_was_not_told_of(rig: Rig) -> None:
+def test_a_fetch_that_times_out_gets_appends_that_did_not_wake_it(rig: Rig) -> None:
     sessions = [rig.session(("a", 0, 0)).session_id for _ in range(20)]
     for session_id in sessions:
         answer = rig.fetch(session_id=session_id, session_epoch=1, max_wait_ms=300, min_bytes=1 << 20)
@@ -88,7 +88,7 @@ def test_a_fetch_that_runs_out_of_time_gets_what_it_was_not_told_of(rig: Rig) ->
     assert all(rows(answer)["a", 0].records for answer in rig.client.answers)
 
 
-def test_a_session_knows_of_appends_that_its_last_fetch_was_not_told_of(rig: Rig) -> None:
+def test_the_next_fetch_of_a_session_gets_appends_that_did_not_wake_the_waiting_one(rig: Rig) -> None:
     """The next fetch of the session replaces the one that waits for a megabyte, and is content with a byte."""
     sessions = [rig.session(("a", 0, 0)).session_id for _ in range(20)]
     for session_id in sessions:

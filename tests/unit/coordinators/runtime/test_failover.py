@@ -80,7 +80,7 @@ def test_load_of_many_offsets_takes_many_turns() -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 3])
-def test_resignation_in_the_midst_of_a_load_ends_it(turns: int) -> None:
+def test_resignation_during_a_load_ends_it(turns: int) -> None:
     replicas, first, second, _ = three()
     fill(first, 2_000)
     replicas.replicate()
@@ -97,7 +97,7 @@ def test_resignation_in_the_midst_of_a_load_ends_it(turns: int) -> None:
     assert third.shard.phase is Phase.ACTIVE
 
 
-def test_election_in_the_midst_of_a_load_starts_no_second_one() -> None:
+def test_election_during_a_load_starts_no_second_load() -> None:
     replicas, first, second, _ = three()
     fill(first, 2_000)
     replicas.replicate()
@@ -111,7 +111,7 @@ def test_election_in_the_midst_of_a_load_starts_no_second_one() -> None:
     assert second.ledger.state == state
 
 
-def test_compaction_in_the_midst_of_a_load_changes_nothing() -> None:
+def test_compaction_during_a_load_changes_nothing() -> None:
     replicas, first, second, _ = three()
     fill(first, 2_000)
     replicas.replicate()

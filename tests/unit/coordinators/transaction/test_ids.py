@@ -109,7 +109,7 @@ def test_a_value_without_a_known_state_is_refused_at_once(value: bytes) -> None:
         loaded(encode_name("a"), value)
 
 
-def test_a_key_of_another_type_is_told() -> None:
+def test_a_key_of_another_type_is_recognised() -> None:
     with pytest.raises(UnknownRecordTypeError):
         loaded(b"\0\x05abc", None)
 

@@ -272,7 +272,7 @@ def test_brokers_of_two_listeners_cannot_have_one_name(change: Object, text: str
     assert text in found and bool(text) == bool(found)
 
 
-def test_a_broker_with_a_name_of_its_own_leaves_its_name_by_the_template() -> None:
+def test_a_broker_with_a_host_of_its_own_frees_its_name_by_the_template() -> None:
     own = [{"node": 101, "host": "own.example.com"}, {"node": 102, "host": "b101.example.com"}]
     assert refusal({**INGRESS, "hostTemplate": "b{node.id}.example.com", "brokers": own}) == ""
 

@@ -91,7 +91,7 @@ def test_a_broker_that_follows_is_complete(cluster: Cluster, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("unknown", [{"controllers": ()}, {"statuses": {}}, {"cluster_id": "another"}])
-def test_what_is_not_known_proves_nothing(
+def test_an_answer_is_not_complete_if_a_fact_is_unknown(
     unknown: dict[str, Any], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not complete(cluster, monkeypatch, **unknown)

@@ -378,7 +378,7 @@ def test_two_changes_of_one_users_credentials_are_not_in_one_request(
     assert cluster.there == left
 
 
-def test_a_refused_password_takes_no_former_one_along() -> None:
+def test_a_refused_password_deletes_no_former_password() -> None:
     cluster = Credentials(("u", SCRAM), refuses_passwords=True)
     assert "u" in _carried_out(cluster, {"u": UserChange((OTHER, 4096), drop=(SCRAM,))})
     assert cluster.there == {("u", NUMBERS[SCRAM])}

@@ -163,7 +163,7 @@ def test_a_cluster_with_tls_of_before_the_upgrade_keeps_it() -> None:
 
 
 @pytest.mark.parametrize("mode", [TLS, PLAINTEXT])
-def test_a_resource_applied_anew_over_retained_volumes_has_the_mode_of_before(mode: str) -> None:
+def test_a_resource_applied_again_over_retained_volumes_keeps_its_former_mode(mode: str) -> None:
     api = api_with(None if mode == TLS else DISABLED)
     run(api, nothing)
     if mode == PLAINTEXT:

@@ -278,7 +278,7 @@ def test_a_request_is_withdrawn_with_its_field_and_the_file_stays() -> None:
 
 
 @pytest.mark.parametrize(("status", "words"), [(404, "install cert-manager"), (403, "rbac.certificates=true")])
-def test_a_kubernetes_without_cert_manager_is_named_and_holds_up_nothing(status: int, words: str) -> None:
+def test_a_missing_cert_manager_is_reported_and_delays_nothing(status: int, words: str) -> None:
     class WithoutCertificates(FakeApi):
         async def list(self, kind: str, *rest: Any, **more: Any) -> list[dict[str, Any]]:
             if kind == "Certificate":

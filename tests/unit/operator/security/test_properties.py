@@ -230,7 +230,7 @@ def test_a_listener_with_its_own_certificate_has_a_file_on_brokers_only() -> Non
     assert "listener.name.tls.ssl.keystore.location" not in controllers
 
 
-def test_another_source_of_a_certificate_restarts_nobody_and_the_first_one_brokers_only() -> None:
+def test_brokers_restart_for_the_first_own_certificate_of_a_listener_but_not_for_another_source_of_it() -> None:
     plain, own = {"name": "tls", "port": 9093}, {"name": "tls", "port": 9093, "certificate": {"secretName": "a"}}
     issuer = {**own, "certificate": {"issuerRef": {"name": "b"}}}
     without, first, other = (sample(security={}, listeners=[one]) for one in (plain, own, issuer))

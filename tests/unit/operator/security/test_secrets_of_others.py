@@ -70,7 +70,7 @@ def test_a_node_without_a_certificate_is_neither_started_nor_restarted() -> None
         assert plan.steps == []
 
 
-def test_a_foreign_trust_is_reported_and_nodes_are_looked_after() -> None:
+def test_a_foreign_object_named_trust_is_reported_and_nodes_get_certificates() -> None:
     async def then(api: FakeApi, operator: Watching) -> None:
         api.objects["ConfigMap", "demo", "sample-trust"] = foreign("ConfigMap", "sample-trust")
         del api.objects["Secret", "demo", "sample-101-tls"]

@@ -219,7 +219,7 @@ def test_a_reset_table_fences_its_writer(tmp_path: Path, kind: str, again: bool)
 @pytest.mark.parametrize("is_paused", [False, True])
 @pytest.mark.parametrize("more", [0, 1])
 @pytest.mark.parametrize("kind", table_spec.FORMATS)
-def test_a_table_made_anew_is_not_taken_for_the_former_one(
+def test_a_recreated_table_is_not_taken_for_the_former_table(
     tmp_path: Path, kind: str, more: int, is_paused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has as many commits as the former table, or more. Only the content of a commit shows which table it is of."""

@@ -152,7 +152,7 @@ def test_an_oversized_token_closes_the_connection() -> None:
         assert transport.closed
 
 
-def test_the_authentication_is_told_of_the_end_of_its_connection() -> None:
+def test_the_authentication_learns_that_its_connection_has_closed() -> None:
     world, _ = world_with_sasl()
     connection, _ = world.connect()
     connection.connection_lost(None)
