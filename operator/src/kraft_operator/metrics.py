@@ -44,7 +44,7 @@ class Metrics:
         )
         self.condition = Gauge(
             "kraft_operator_condition",
-            "a condition of the cluster: 1 true, 0 false, -1 unknown",
+            "a condition: 1 true, 0 false, -1 unknown",
             [*CLUSTER, "type"],
             registry=self.registry,
         )
@@ -54,10 +54,7 @@ class Metrics:
         self.waiting = Gauge("kraft_operator_waits", "things that a pass waits for", CLUSTER, registry=self.registry)
         self.steps = Counter("kraft_operator_steps_total", "steps taken", [*CLUSTER, "step"], registry=self.registry)
         self.writes = Counter(
-            "kraft_operator_writes_total",
-            "writes of objects to the API server",
-            ["verb", "kind"],
-            registry=self.registry,
+            "kraft_operator_writes_total", "writes to the API server", ["verb", "kind"], registry=self.registry
         )
         self.requests = Counter(
             "kraft_operator_requests_total", "requests to the API server", ["verb", "kind"], registry=self.registry
@@ -68,9 +65,16 @@ class Metrics:
             ["code"],
             registry=self.registry,
         )
+        self._add_pipelines()
+        self._add_times()
+        self._reasons: dict[tuple[str, str], dict[str, float]] = {}
+        """By cluster and reason: since when a gate is closed, in seconds since the epoch."""
+        self._waits: dict[tuple[str, str], tuple[tuple[str, ...], float]] = {}
+
+    def _add_pipelines(self) -> None:
         self.pipeline_condition = Gauge(
             "kraft_operator_pipeline_condition",
-            "a condition of the pipeline: 1 true, 0 false",
+            "a condition: 1 true, 0 false",
             [*PIPELINE, "type"],
             registry=self.registry,
         )
@@ -86,10 +90,6 @@ class Metrics:
             PIPELINE,
             registry=self.registry,
         )
-        self._add_times()
-        self._reasons: dict[tuple[str, str], dict[str, float]] = {}
-        """By cluster and reason: since when a gate is closed, in seconds since the epoch."""
-        self._waits: dict[tuple[str, str], tuple[tuple[str, ...], float]] = {}
 
     def _add_times(self) -> None:
         self.blocked_since = Gauge(
