@@ -42,7 +42,7 @@ PAUSE_FIRST_MS: Final = 100
 PAUSE_MAX_MS: Final = 60_000
 ENTITIES_AT_ONCE: Final = 200
 LAG_RECORDS_MAX: Final = 10_000
-"""The draft's bound: if ZooKeeper is further behind, the metadata log has to wait."""
+"""The limit in KIP-866's draft: if ZooKeeper is further behind, the metadata log has to wait."""
 REQUESTS_MS: Final = 1_000
 """How long brokers may still write to ZooKeeper for requests that came before they knew of a KRaft controller."""
 LOOK_MS: Final = 10_000
