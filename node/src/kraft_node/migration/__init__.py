@@ -10,7 +10,9 @@
 - `driver` is the life of an active controller that migrates: gates, claim, one transaction, writes to both worlds.
 - `links` has what the driver needs of the metadata log and of the brokers.
 - `waits` has what the driver waits for.
-- `steering` sends brokers that use ZooKeeper the requests that their former controller sent.
+- `lane` has the sessions of ZooKeeper, in a lane of background work.
+- `steering` sends brokers that use ZooKeeper the requests that their former controller sent; `control_requests` makes
+  them.
 - `survey` looks at a running cluster for `kraftcluster migrate check`.
 
 `server.migration` connects driver and steering with the node, `controller.migration` has the controller's part.

@@ -98,8 +98,7 @@ class MigrationDriver:
         self._life_now: DriverLife | None = None
         self._turn = 0
         self._proved: ZooKeeper | None = None
-        """The session in which the claim was read or made: it sees no state of ZooKeeper that is older than the
-        claim."""
+        """The session in which the claim was read or made: it sees no state of ZooKeeper from before."""
         self._claim: ControllerClaim | None = None
         self._dirty = Entities()
         self._waits_for_change = False
