@@ -15,11 +15,13 @@ from kraft_protocol.wire.messages import (
     ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
+    HeartbeatRequest,
     JoinGroupRequest,
     ListGroupsRequest,
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
+    SyncGroupRequest,
 )
 from tests.compat.targets import Apache, Ours
 from tests.golden.broker.pair import Pair, Side, uuid, warm_coordinator
@@ -33,6 +35,11 @@ BAD_PATTERNS = (
     *("[", "(", "*", "a**", "(?=a)", "\\1", "a{2,1}", "a{1001}", "[b-a]", "\\pX", "\\", "(?P<n>a)(?P<n>b)", ")"),
     *("(?P<>a)", "[[:no:]]", "(?i", "(?z)", "a{2}{3}", "\\Z", "[a-\\d]", "\\x{110000}", "(a{1000}){1000}"),
 )
+
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\2cg\xff\xff\xff\xff"
+"""Of a classic consumer, in version 0: the topic `cg`."""
+ASSIGNMENT = b"\0\0\0\0\0\1\0\2cg\0\0\0\4" + bytes([0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3]) + b"\xff" * 4
+"""All four partitions of it."""
 
 Build = Callable[[Side], Any]
 
@@ -194,6 +201,34 @@ def test_static_members_get_the_same_answers(pair: Pair) -> None:
     pair.same(describe(group), 1)
     pair.same(beat(group, "a", 2, instance_id="i"), 1, label="the earlier one")
     pair.same(beat(group, "b", -1, instance_id="i"), 1)
+    pair.same(describe(group), 1)
+
+
+def test_a_static_member_that_joins_again_is_accepted(pair: Pair) -> None:
+    """The answer to its first heartbeat may have been lost."""
+    pair.same(beat("again848", "a", 0, "cg", instance_id="i"), 1)
+    pair.differs(
+        "static-member-joins-again",
+        beat("again848", "a", 0, "cg", instance_id="i"),
+        1,
+        kafka=lambda a: a.error_code == ErrorCode.UNRELEASED_INSTANCE_ID,
+        ours=lambda a: a.error_code == ErrorCode.NONE and a.member_id == "a",
+    )
+
+
+def test_a_static_member_takes_the_new_protocol_without_leaving(pair: Pair) -> None:
+    group, protocol = "upgraded848", JoinGroupRequest.JoinGroupRequestProtocol("range", SUBSCRIPTION)
+    join = JoinGroupRequest(group, 30_000, 5_000, "", "i", "consumer", [protocol])
+    for side, answer in zip(pair.sides, pair.same(join, 9), strict=True):
+        side.memory["static"] = answer.member_id
+
+    def sync(side: Side) -> SyncGroupRequest:
+        part = SyncGroupRequest.SyncGroupRequestAssignment(side.memory["static"], ASSIGNMENT)
+        return SyncGroupRequest(group, 1, side.memory["static"], "i", "consumer", "range", [part])
+
+    pair.same(sync, 5)
+    pair.same(beat(group, "new", 0, "cg", instance_id="i"), 1)
+    pair.same(lambda side: HeartbeatRequest(group, 1, side.memory["static"], "i"), 4, label="the earlier one")
     pair.same(describe(group), 1)
 
 

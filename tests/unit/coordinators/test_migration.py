@@ -116,9 +116,12 @@ def test_a_static_member_changes_its_protocol_and_keeps_its_partitions():
     node = Node()
     old = one_classic(node, instance="i")
     call = node.beat("new", 0, "t", instance_id="i")
-    assert call.error is ErrorCode.UNRELEASED_INSTANCE_ID, "it has not left"
-    assert node.listed()["g"] == ("Stable", "classic", "consumer"), "the refusal changes nothing"
-    assert node.heartbeat(old.member, old.generation, instance="i") is ErrorCode.NONE
+    assert call.error is ErrorCode.NONE
+    assert call.response.member_epoch == old.generation
+    assert [len(row.partitions) for row in call.response.assignment.topic_partitions] == [len(old.parts["t"])]
+    assert node.listed()["g"] == ("Stable", "consumer", "consumer")
+    assert node.heartbeat(old.member, old.generation, instance="i") is ErrorCode.FENCED_INSTANCE_ID
+    assert node.beat("third", 0, "t", instance_id="i").error is ErrorCode.UNRELEASED_INSTANCE_ID
 
 
 def test_a_static_classic_member_replaces_a_new_one_and_downgrades():

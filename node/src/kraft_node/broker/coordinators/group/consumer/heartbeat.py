@@ -171,10 +171,13 @@ class HeartbeatPlan:
         return self._base
 
     def _take_over(self, holder: MemberData, member_id: str, instance_id: str) -> MemberData:
-        """A static member is back with a new id: it gets the place of the earlier one."""
+        """A static member is back with a new id: it gets the place of the earlier one.
+
+        Members of the classic protocol do not say that they leave for a while, so these need not have left.
+        """
         group = self._group
         held = group.holds(holder.member_id)
-        if held.epoch != LEAVING_FOR_A_WHILE and self._classic is None:
+        if held.epoch != LEAVING_FOR_A_WHILE and self._classic is None and holder.classic is None:
             raise KafkaError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
