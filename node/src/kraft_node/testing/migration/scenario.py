@@ -43,7 +43,7 @@ FAULTS_MS: Final = 60_000
 SETTLE_MS: Final = 400_000
 SLICE_MS: Final = 1_000
 LOST_READS: Final = 0.02
-UNTOLD: Final = 0.03
+UNTOLD: Final = 0.1
 """How often a broker does not answer an announcement."""
 ANSWER_MS_MAX: Final = 200
 WRITE_MS_MAX: Final = 500
