@@ -216,6 +216,38 @@ def test_after_a_failure_a_broker_gets_all_metadata_again(world: World, answer: 
     assert world.steering.waiting == []
 
 
+@pytest.mark.parametrize("is_mended", [True, False])
+def test_a_broker_that_fails_at_a_full_request_is_led_by_an_incremental_one(world: World, is_mended: bool) -> None:
+    """A broker of 3.9.2 looks for stray logs then, and fails at a log without a topic id, as a kill may leave it.
+
+    It got the same request every five seconds, and followed no leader.
+    """
+
+    def answered() -> list[tuple[str, int]]:
+        """The broker fails at each full LeaderAndIsr, until it is mended by an incremental one."""
+        nonlocal fails
+        world.time.advance(10_000)
+        while world.waiting:
+            request, done = world.waiting.pop(0)
+            is_leaders = request.SCHEMA.api_key == 4
+            done(
+                RESPONSES[request.SCHEMA.api_key](error_code=-1 if is_leaders and request.type == FULL and fails else 0)
+            )
+            fails = fails and not (is_mended and is_leaders and request.type == INCREMENTAL)
+            world.time.advance(10_000)
+        return [(type(one).__name__.removesuffix("Request"), one.type) for one in world.take(1)]
+
+    fails = True
+    world.take(1)
+    world.commit(broker(1, epoch=9))
+    first = [("UpdateMetadata", FULL), ("LeaderAndIsr", FULL), ("UpdateMetadata", FULL), ("LeaderAndIsr", INCREMENTAL)]
+    again = [("UpdateMetadata", FULL), ("LeaderAndIsr", FULL)]
+    assert answered() == first + (again if is_mended else first)
+    assert world.steering.waiting == []
+    world.commit(PartitionChangeRecord(partition_id=0, topic_id=A, isr=[1]))
+    assert answered() == [("LeaderAndIsr", INCREMENTAL), ("UpdateMetadata", INCREMENTAL)]
+
+
 def test_only_replicas_that_began_since_are_called_new(world: World) -> None:
     """A broker with an offline directory made an empty log in place of the log there, because it was called new."""
     world.take(2)

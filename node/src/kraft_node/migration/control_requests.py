@@ -49,7 +49,7 @@ class ControlRequests:
         self._listener = listener
         self._replicas = replicas
         self._epoch = controller_epoch
-        self._kind = INCREMENTAL
+        self._kind = self._leaders_kind = INCREMENTAL
         self._live: Mapping[int, BrokerRegistration] = {}
         self._leaders: set[int] = set()
         self._first: list[Any] = []
@@ -69,9 +69,13 @@ class ControlRequests:
         """The request that says who the controller is, and which brokers are alive. Partitions stay as they are."""
         return self._update_metadata([])
 
-    def everything(self) -> Iterator[None]:
-        """Collect all topics, each as it is when its turn comes. Yields at the end of a turn."""
+    def everything(self, *, finds_strays: bool = True) -> Iterator[None]:
+        """Collect all topics, each as it is when its turn comes. Yields at the end of a turn.
+
+        `finds_strays`: let the broker delete the logs of which the request says nothing.
+        """
         self._kind = FULL
+        self._leaders_kind = FULL if finds_strays else INCREMENTAL
         self._replicas.hosted = {}
         yield from self._collect({topic.id: None for topic in self._image.topics})
 
@@ -239,7 +243,8 @@ class ControlRequests:
         leaders = [live[leader] for leader in sorted(self._leaders) if leader in live]
         found = [(broker.id, broker.endpoint(self._listener)) for broker in leaders]
         addresses = [of.LeaderAndIsrLiveLeader(number, e.host, e.port) for number, e in found if e is not None]
-        return of(**self._header, type=self._kind, topic_states=[*self._states.values()], live_leaders=addresses)
+        states = [*self._states.values()]
+        return of(**self._header, type=self._leaders_kind, topic_states=states, live_leaders=addresses)
 
 
 def encoded(request: Any) -> Generator[None, None, Any]:

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 TIMEOUT_MS: Final = 30_000
 ANNOUNCEMENT_MS: Final = 10_000
 """How long the answer to an announcement may take: meanwhile ZooKeeper's brokers have no controller."""
+STRAY_FAILURES_MAX: Final = 2
+"""After so many failures a broker finds no stray logs until it restarts."""
 PAUSE_FIRST_MS: Final = 100
 PAUSE_MAX_MS: Final = 5_000
 
@@ -53,6 +55,9 @@ class _Steered:
         """Topic -> its name and number of partitions."""
         self.is_busy = False
         self.pause_ms = PAUSE_FIRST_MS
+        self.finds_strays = True
+        """Whether the next full LeaderAndIsr is one by name: with it, the broker deletes all other logs."""
+        self.stray_failures = 0
 
     @property
     def is_due(self) -> bool:
@@ -178,7 +183,7 @@ class Steering:
         requests = ControlRequests(self._image, self._node_id, self._listener, self._held.epoch, steered.replicas)
         if steered.needs_all:
             log.info("broker gets all metadata id=%d epoch=%d", steered.id, steered.epoch)
-            parts = requests.everything()
+            parts = requests.everything(finds_strays=steered.finds_strays)
         else:
             parts = requests.changes(steered.changed, steered.deleted, brokers=steered.needs_brokers)
         # Changes that come while the requests are made are sent afterwards.
@@ -232,6 +237,8 @@ class Steering:
         if isinstance(answer, BaseException):
             self._failed(steered, str(answer))
         elif answer.error_code:
+            if isinstance(answer, LeaderAndIsrResponse) and answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                self._note_stray_failure(steered)
             self._failed(steered, ErrorCode(answer.error_code).name)
         else:
             for topic, partition, code in _refused_partitions(answer):
@@ -241,7 +248,19 @@ class Steering:
                 )
             if isinstance(answer, LeaderAndIsrResponse):
                 steered.replicas.new = {}
+                if not steered.finds_strays and steered.stray_failures < STRAY_FAILURES_MAX:
+                    steered.finds_strays = steered.needs_all = True
             self._send_next(steered, others)
+
+    @staticmethod
+    def _note_stray_failure(steered: _Steered) -> None:
+        """Let the broker find no stray logs next time: it fails if a log has no topic id, and so follows no leader.
+
+        A kill can leave a log like that behind. An incremental request gives it its id, so that the search succeeds.
+        """
+        if steered.finds_strays:
+            steered.finds_strays = False
+            steered.stray_failures += 1
 
     def _failed(self, steered: _Steered, reason: str) -> None:
         self.failures += 1
