@@ -28,8 +28,9 @@ NEVER_RELEASED = (
     "kafka_controller_kafkacontroller_metadatasnapshotoffsetlag",
 )
 """The five of KIP-631, under the names of the draft (tests/kip/test_kip_631_metrics.py)."""
-OF_MIGRATIONS = ("kafka_server_kafkaserver_metadatatype",)
-"""Of KIP-866: brokers of Kafka 3.9 have it, Kafka 4.0 removed it together with ZooKeeper."""
+OF_MIGRATIONS = ("kafka_controller_kafkacontroller_features", "kafka_server_kafkaserver_metadatatype")
+"""Of KIP-866: no release has the first; brokers of Kafka 3.9 have the second, and Kafka 4.0 removed it together with
+ZooKeeper."""
 
 Labels: TypeAlias = frozenset[tuple[str, str]]
 Metrics: TypeAlias = dict[tuple[str, Labels], float]
