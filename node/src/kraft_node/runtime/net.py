@@ -433,8 +433,10 @@ class SocketNet:
     def listen(self, host: str, port: int, accept: Callable[[Transport], Receiver]) -> SocketListener:
         """Bind and listen. An empty `host` means all addresses of this machine, v4 and v6."""
         where = host or "::"
+        # As bytes, because a text would load the tables of international names: most of a megabyte.
+        name = where.encode() if where.isascii() else where
         try:
-            found = socket.getaddrinfo(where, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except OSError as e:
             raise OSError(e.errno, f"cannot resolve {where}: {e.strerror}") from None
         try:

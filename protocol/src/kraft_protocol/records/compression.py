@@ -17,9 +17,6 @@ from functools import cache
 from struct import Struct
 from typing import Any, Final
 
-import cramjam
-import lz4.frame
-
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.records.errors import CorruptBatch, DecompressionLimit
 
@@ -57,16 +54,17 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         return bytes(data)
     if codec == Compression.GZIP:
         gzip_level = GZIP_LEVEL_DEFAULT if level is None or level < 0 else level
-        return bytes(cramjam.gzip.compress(data, level=gzip_level))
+        return bytes(_cramjam().gzip.compress(data, level=gzip_level))
     if codec == Compression.SNAPPY:
         return _compress_xerial(data)
     if codec == Compression.LZ4:
+        frames = _lz4_frames()
         return bytes(
-            lz4.frame.compress(
+            frames.compress(
                 data,
                 block_linked=False,
                 store_size=False,
-                block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+                block_size=frames.BLOCKSIZE_MAX64KB,
                 # As Kafka's clients and brokers do, which take the fast compressor for their default level.
                 compression_level=_LZ4_FAST if level is None or level == LZ4_LEVEL_DEFAULT else level,
             )
@@ -150,7 +148,7 @@ def _decompress_lz4(data: Buffer, limit: int) -> bytes:
 
 
 def _lz4_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
-    stream = lz4.frame.LZ4FrameDecompressor()
+    stream = _lz4_frames().LZ4FrameDecompressor()
     total = 0
     rest: Buffer = data
     while not stream.eof:
@@ -169,9 +167,28 @@ def _joined(pieces: Iterator[bytes]) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+# Libraries are loaded with the first batch that needs them: each takes a megabyte of an idle node.
+
+
+@cache
+def _cramjam() -> Any:
+    """The library that compresses gzip, and does all of snappy."""
+    import cramjam  # noqa: PLC0415
+
+    return cramjam
+
+
+@cache
+def _lz4_frames() -> Any:
+    """The library for lz4."""
+    import lz4.frame  # noqa: PLC0415
+
+    return lz4.frame
+
+
 @cache
 def _zstd() -> Any:
-    """The library for zstd (PEP 784), loaded with the first batch: it takes a megabyte."""
+    """The library for zstd (PEP 784)."""
     if sys.version_info >= (3, 14):
         from compression import zstd  # noqa: PLC0415
     else:
@@ -183,7 +200,9 @@ def _faults(codec: int) -> tuple[type[Exception], ...]:
     """What the codec's library raises for damaged data."""
     if codec == Compression.ZSTD:
         return (_zstd().ZstdError,)
-    return (zlib.error, cramjam.DecompressionError, RuntimeError, EOFError)
+    if codec == Compression.SNAPPY:
+        return (_cramjam().DecompressionError,)
+    return (zlib.error, RuntimeError, EOFError)
 
 
 def _zstd_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
@@ -210,9 +229,9 @@ def _zstd_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
 
 
 def _raw_snappy(data: Buffer, limit: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(data) > limit:
+    if _cramjam().snappy.decompress_raw_len(data) > limit:
         raise _too_long(Compression.SNAPPY, limit)
-    return bytes(cramjam.snappy.decompress_raw(data))
+    return bytes(_cramjam().snappy.decompress_raw(data))
 
 
 def _decompress_snappy(data: Buffer, limit: int) -> bytes:
@@ -244,7 +263,7 @@ def _compress_xerial(data: Buffer) -> bytes:
     out = bytearray(_XERIAL_HEADER)
     view = memoryview(data)
     for position in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[position : position + _XERIAL_BLOCK_BYTES]))
+        block = bytes(_cramjam().snappy.compress_raw(view[position : position + _XERIAL_BLOCK_BYTES]))
         out += _LENGTH.pack(len(block))
         out += block
     return bytes(out)

@@ -7,9 +7,9 @@ call.
 
 from __future__ import annotations
 
-from hashlib import blake2b
+from functools import cache
 from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 from kraft_protocol.records.errors import CorruptBatch
 from kraft_protocol.records.runs import NULL, RUN_MIN, run_at
@@ -28,7 +28,16 @@ _NO_DELTAS: Final = bytes(2)
 
 def short_key(key: bytes) -> bytes:
     """The stored form of `key`: the key itself, or its digest."""
-    return key if len(key) <= LONG_KEY else blake2b(key, digest_size=16).digest()
+    digest: bytes = key if len(key) <= LONG_KEY else _blake2b()(key, digest_size=16).digest()
+    return digest
+
+
+@cache
+def _blake2b() -> Any:
+    """Loaded with the first long key: with `hashlib` comes OpenSSL, three megabytes of an idle node."""
+    from hashlib import blake2b  # noqa: PLC0415
+
+    return blake2b
 
 
 def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int, position: int = 0) -> None:
