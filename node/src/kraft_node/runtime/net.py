@@ -464,11 +464,7 @@ class SocketNet:
         return sock
 
     def connect(
-        self,
-        host: str,
-        port: int,
-        connected: Callable[[Transport], Receiver],
-        failed: Callable[[OSError], None],
+        self, host: str, port: int, connected: Callable[[Transport], Receiver], failed: Callable[[OSError], None]
     ) -> None:
         """Resolve the name in the background, connect, then call `connected` or `failed`."""
 
