@@ -6,12 +6,15 @@ import json
 import re
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kraft_cli.commands import Selects, output, show, waiting
 from kraft_cli.target import NOT_THERE, REFUSED, WRONG, failure, wait_for
+
+if TYPE_CHECKING:
+    from kraft_operator.specs.cluster import NamedCluster
 
 TYPES = {"scram-sha-512": "ScramSha512", "scram-sha-256": "ScramSha256", "tls": "MutualTls"}
 
@@ -82,6 +85,7 @@ def _add(group: click.Group, selects: Selects[Any], find: Callable[..., Any]) ->
                 _, found = parsed_user(document, "user add", target.name, requests.users)
             except BadResourceError as error:
                 raise failure(WRONG, str(error)) from None
+            _check_listener(target, found["spec"])
             requests.users[name] = found
         wanted = digest(found["spec"])
         _wait(target, name, wait, timeout, lambda state: state.get("spec") == wanted and _ready(state))
@@ -97,16 +101,32 @@ def _rule(kind: str, name: str, *operations: str) -> dict[str, Any]:
 
 def _type_of(target: Any) -> str:
     """How the first listener that knows users authenticates them."""
+    from kraft_operator.specs.security import authentication
+
+    cluster = _cluster(target)
+    found = [authentication(cluster, one) for one in cluster.spec.listeners]
+    return next((one for one in found if one != "Anonymous"), "ScramSha512")
+
+
+def _check_listener(target: Any, spec: dict[str, Any]) -> None:
+    """Refuse a user that no listener authenticates: it becomes ready only after a change of the cluster's file."""
+    from kraft_operator.api.user import KRaftUserSpec
+    from kraft_operator.specs.user_access import fitting_listener, missing_listener
+
+    cluster, parsed = _cluster(target), KRaftUserSpec.model_validate(spec)
+    if fitting_listener(cluster, parsed) is None:
+        raise failure(REFUSED, missing_listener(cluster, parsed))
+
+
+def _cluster(target: Any) -> NamedCluster:
+    """The cluster as its file describes it."""
     from kraft_operator.api.cluster import KRaftClusterSpec
     from kraft_operator.specs.cluster import NamedCluster
     from kraft_operator.specs.mode import in_force
-    from kraft_operator.specs.security import authentication
 
     memory = target.folder.memory()
     spec = in_force(KRaftClusterSpec.model_validate(memory.accepted), memory.record)
-    cluster = NamedCluster(target.name, "default", "", spec)
-    found = [authentication(cluster, one) for one in cluster.spec.listeners]
-    return next((one for one in found if one != "Anonymous"), "ScramSha512")
+    return NamedCluster(target.name, "default", "", spec)
 
 
 def _list(group: click.Group, selects: Selects[Any], find: Callable[..., Any]) -> None:

@@ -284,3 +284,15 @@ def test_a_broken_pipe_stops_the_cluster_cleanly() -> None:
     heard.status({})
     heard.close()
     assert (shown, lost) == (["a"], [True])
+
+
+def test_a_user_that_no_listener_authenticates_is_refused_at_once(stage: Stage) -> None:
+    """Without TLS, `user add` waited 600 s for a user that could never become ready, and kept the request."""
+    plain = (ROOT / "deploy/samples/plaintext.yaml").read_text()
+    spec = values(parsed(plain, "f").spec)
+    stage.folder.remember(Memory(accepted=spec, uid="u", generation=1))
+    stage.reported()
+    done = CliRunner().invoke(main, ["user", "add", "shop", "--produce", "orders", "--data", str(stage.data)])
+    assert done.exit_code == 3
+    assert "no listener of KRaftCluster sample authenticates clients by ScramSha512" in done.output
+    assert stage.folder.requests().users == {}
