@@ -136,14 +136,14 @@ class KubeTarget:
 
 def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select a cluster."""
-    for option in (
-        click.option("-c", "--cluster", help="name of the cluster, if several exist in the namespace"),
-        click.option("-n", "--namespace", help="as for kubectl"),
-        click.option("--context", help="as for kubectl"),
-        click.option("--kubeconfig", help="as for kubectl"),
-    ):
-        command = option(command)
-    return command
+    command = click.option("-c", "--cluster", help="name of the cluster, if several exist in the namespace")(command)
+    return _reaches(click.option("-n", "--namespace", help="as for kubectl")(command))
+
+
+def _reaches(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that select the Kubernetes cluster."""
+    command = click.option("--context", help="as for kubectl")(command)
+    return click.option("--kubeconfig", help="as for kubectl")(command)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -156,8 +156,11 @@ def main(**_: str | None) -> None:
 
 
 def _kubectl(**flags: str | None) -> Kubectl:
-    before = click.get_current_context().find_root().params
-    flags = {name: value or before.get(name) for name, value in flags.items()}
+    """Run kubectl with these options. An option that is None has its value before the command or the group, if any."""
+    above = click.get_current_context().parent
+    while above is not None:
+        flags = {name: value or above.params.get(name) for name, value in flags.items()}
+        above = above.parent
     return Kubectl([f"--{name}={value}" for name, value in flags.items() if value is not None])
 
 
@@ -226,7 +229,7 @@ def completion(shell: str) -> None:
 
 
 shared(main, _selects, _find)
-register_versions(main, lambda: _kubectl(context=None, kubeconfig=None))
+register_versions(main, _reaches, _kubectl)
 
 
 def entry() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kraft_cli.commands import Selects
 from kraft_cli.target import NOT_THERE, REFUSED, failure, pause
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.api.crd import crds
@@ -148,33 +149,36 @@ def _rewrite(kubectl: Kubectl, name: str, one: dict[str, Any]) -> int:
     raise failure(REFUSED, f"{name} {one['metadata']['name']} changes too often: try again")
 
 
-def register(main: click.Group, kubectl_of: Callable[[], Kubectl]) -> None:
+def register(main: click.Group, reaches: Selects[Any], kubectl_of: Callable[..., Kubectl]) -> None:
     """The group of commands `versions`."""
 
     @main.group(invoke_without_command=True)
-    @click.pass_context
-    def versions(context: click.Context) -> None:
+    @reaches
+    def versions(**flags: str | None) -> None:
         """Show which versions of the resources are served and stored; serve or store another version."""
-        if context.invoked_subcommand is None:
-            for line in rows(found(kubectl_of())):
+        if click.get_current_context().invoked_subcommand is None:
+            for line in rows(found(kubectl_of(**flags))):
                 click.echo(line)
 
     @versions.command("serve")
-    def serve_both() -> None:
+    @reaches
+    def serve_both(**flags: str | None) -> None:
         """Serve v1beta1 beside v1alpha1, converted by the operator's webhook. Stored objects do not change."""
-        serve(kubectl_of())
-        for line in rows(found(kubectl_of())):
+        serve(kubectl_of(**flags))
+        for line in rows(found(kubectl_of(**flags))):
             click.echo(line)
 
     @versions.command("store")
     @click.argument("version", type=click.Choice(VERSIONS))
-    def store_as(version: str) -> None:
+    @reaches
+    def store_as(version: str, **flags: str | None) -> None:
         """Store all objects as VERSION, and rewrite objects that are stored as another version."""
-        click.echo(f"{store(kubectl_of(), version)} objects are stored as {version}")
+        click.echo(f"{store(kubectl_of(**flags), version)} objects are stored as {version}")
 
     @versions.command("withdraw")
-    def withdraw_beta() -> None:
+    @reaches
+    def withdraw_beta(**flags: str | None) -> None:
         """Serve v1alpha1 only, without a webhook."""
-        withdraw(kubectl_of())
-        for line in rows(found(kubectl_of())):
+        withdraw(kubectl_of(**flags))
+        for line in rows(found(kubectl_of(**flags))):
             click.echo(line)

@@ -37,7 +37,7 @@ def merge(old, new):
             old.pop(key, None)
         else:
             old[key] = value
-if words[:2] == ["get", "pods"]:
+if words[:2] in (["get", "pods"], ["get", "crd"]):
     print(json.dumps({{"items": []}}))
 elif words[0] == "get" and words[2:] == ["-o", "name"]:
     print("kraftcluster.kraftcluster.io/" + name)
@@ -376,3 +376,18 @@ def test_the_namespace_may_precede_the_command(before: bool, api: Api) -> None:
     both = api.run("-n", "one", "-c", "smoke", "status", "-n", "other")
     assert both.exit_code == 0
     assert "--namespace=other" in api.asked[-1], "the nearer one counts"
+
+
+@pytest.mark.parametrize(
+    "words", ["--context lab versions", "versions --context lab", "versions --context=lab withdraw"]
+)
+def test_versions_take_the_options_that_select_a_kubernetes_cluster(words: str, api: Api) -> None:
+    """`kubectl kraft versions --context lab` was refused as an unknown option."""
+    done = api.run(*words.split(), "--kubeconfig=file")
+    assert done.exit_code != 2, done.output
+    assert {"--context=lab", "--kubeconfig=file"} <= set(api.asked[0])
+
+
+def test_the_nearer_of_two_contexts_of_versions_counts(api: Api) -> None:
+    api.run("--context=far", "versions", "--context=near", "--kubeconfig=outer", "withdraw", "--kubeconfig=inner")
+    assert {"--context=near", "--kubeconfig=inner"} <= set(api.asked[0])
