@@ -83,5 +83,17 @@ def answer_with(ctx: RequestContext, request: Any, function: Callable[[], Any], 
 
 
 def refuse_later(turns: Turns, ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> None:
-    """Build the error response to a large request in turns, and send it."""
-    answer_later(turns, ctx, request, error_response_in_steps(request, ctx.api_version, code, message))
+    """Build the error response to a large request in turns, and send it. If this fails, it is not tried again."""
+    parts = error_response_in_steps(request, ctx.api_version, code, message)
+
+    def step() -> bool:
+        if ctx.abandoned or ctx.answered:
+            return False
+        try:
+            next(parts)
+        except StopIteration as end:
+            ctx.respond(end.value)
+            return False
+        return True
+
+    turns.add(step)

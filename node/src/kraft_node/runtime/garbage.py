@@ -71,7 +71,7 @@ class Garbage:
         gc.collect(1 if self._turns % MIDDLE == 0 else 0)
 
     def look(self) -> None:
-        """Look through all objects, if that is due and disturbs nobody."""
+        """Look through all objects, if that is due and no long job waits."""
         self._scheduler.call_later(LOOK_MS, self.look)
         now_ms = self._clock.monotonic_ms()
         if gc.get_count()[2] < FULL or now_ms < self._not_before_ms:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraft_node.base import long_answers
 from kraft_node.base.turns import STEPS_A_TURN
 from kraft_node.server.connections import large_requests
 from kraft_node.server.connections.connection import COSTLY_BYTES
@@ -291,3 +292,24 @@ def test_the_refusal_of_a_large_request_is_built_in_turns(monkeypatch: pytest.Mo
         one_turn(world)
     one_turn(world)
     assert turns_left == [0]
+
+
+def test_a_refusal_that_cannot_be_built_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[Any] = []
+
+    def build(*_: Any) -> Any:
+        tries.append(None)
+        yield
+        raise RuntimeError("a defect")
+
+    def refuse(_ctx: Any, _request: Any) -> Any:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "too long")
+
+    monkeypatch.setattr(long_answers, "error_response_in_steps", build)
+    world = World({ApiKey.METADATA: refuse})
+    connection, _ = world.connect()
+    feed(connection, metadata(COUNT))
+    with pytest.raises(RuntimeError, match="a defect"):
+        world.scheduler.run()
+    world.scheduler.run()
+    assert len(tries) == 1
