@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
@@ -53,9 +54,10 @@ def make_topic(members: Members, name: str, replicas: int) -> None:
 
 
 def state(members: Members, name: str) -> Any:
-    """Topic and partition states as any broker knows them."""
+    """The partition's state as a running broker knows it."""
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
-    return members.ask(members.broker_ids[0], ApiKey.METADATA, request).topics[0].partitions[0]
+    asked = next(node_id for node_id in members.broker_ids if members.runs(node_id))
+    return members.ask(asked, ApiKey.METADATA, request).topics[0].partitions[0]
 
 
 def damage(members: Members, node_id: int, name: str) -> None:
@@ -119,3 +121,82 @@ def test_a_damaged_sole_replica_is_named_and_its_neighbours_continue(members: Me
     assert lags(members, leader, "t") == [-1]
     assert lags(members, leader, "other") in ([0], [])
     assert read(members, "other", len(VALUES)) == VALUES
+
+
+def quarantine(members: Members, leader: int, name: str) -> Path:
+    """Damage the only replica of a topic, and read it. Returns the damaged file; beside it is a copy of before."""
+    path = sorted(Path(members.nodes[leader].data / f"{name}-0").glob("*.log"))[2]
+    path.with_suffix(".backup").write_bytes(path.read_bytes())
+    damage(members, leader, name)
+    consumer = Consumer({"bootstrap.servers": members.bootstrap, "group.id": "r", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    shown = f'topic="{name}"}} 1'
+    wait_for("the quarantine", lambda: consumer.consume(100, 0.5) is None or shown in metrics(members, leader), 60)
+    consumer.close()
+    wait_for("no leader", lambda: state(members, name).leader_id == -1, 30)
+    return path
+
+
+def restart(members: Members, node_id: int) -> None:
+    members.nodes[node_id].stop()
+    members.start(node_id)
+
+
+def append(members: Members, name: str) -> None:
+    producer = Producer({"bootstrap.servers": members.bootstrap, "linger.ms": 0, "acks": "all"})
+    errors: list[Any] = []
+    producer.produce(name, b"later", partition=0, on_delivery=lambda error, _: errors.append(error))
+    producer.flush(30)
+    assert errors == [None]
+
+
+def test_a_sole_replica_serves_all_records_once_its_file_is_restored(members: Members) -> None:
+    """It stayed without a leader; before its restoration it must not serve a part as if it were all."""
+    make_topic(members, "t", 1)
+    leader = state(members, "t").leader_id
+    path = quarantine(members, leader, "t")
+    size = path.stat().st_size
+    restart(members, leader)
+    wait_for("the quarantine", lambda: 'topic="t"} 1' in metrics(members, leader), 60)
+    assert path.stat().st_size == size, "the damaged file was cut"
+    assert state(members, "t").leader_id == -1
+    members.nodes[leader].stop()
+    path.with_suffix(".backup").rename(path)
+    members.start(leader)
+    wait_for("a leader", lambda: state(members, "t").leader_id == leader, 30)
+    assert state(members, "t").isr_nodes == [leader]
+    assert read(members, "t", len(VALUES)) == VALUES
+    append(members, "t")
+    restart(members, leader)
+    assert read(members, "t", len(VALUES) + 1) == [*VALUES, b"later"]
+
+
+def test_a_sole_replica_begins_anew_once_its_folder_is_removed(members: Members) -> None:
+    make_topic(members, "t", 1)
+    leader = state(members, "t").leader_id
+    path = quarantine(members, leader, "t")
+    members.nodes[leader].stop()
+    shutil.rmtree(path.parent)
+    members.start(leader)
+    wait_for("a leader", lambda: state(members, "t").leader_id == leader, 30)
+    append(members, "t")
+    assert read(members, "t", 1) == [b"later"]
+
+
+def test_a_restored_last_member_leads_rather_than_a_replica_that_lagged(members: Members) -> None:
+    """Its log counted as begun anew, so the replica that lagged could lead, and acknowledged records were lost."""
+    make_topic(members, "t", 3)
+    leader = state(members, "t").leader_id
+    others = [node_id for node_id in members.broker_ids if node_id != leader]
+    for node_id in others:
+        members.nodes[node_id].stop()
+    wait_for("the ISR to shrink", lambda: state(members, "t").isr_nodes == [leader])
+    append(members, "t")
+    path = quarantine(members, leader, "t")
+    members.start(*others)
+    members.nodes[leader].stop()
+    path.with_suffix(".backup").rename(path)
+    members.start(leader)
+    wait_for("the replica to lead", lambda: state(members, "t").leader_id == leader, 30)
+    assert read(members, "t", len(VALUES) + 1) == [*VALUES, b"later"]
+    wait_for("the other replicas", lambda: set(state(members, "t").isr_nodes) == {101, 102, 103})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
-from kraft_protocol.ids import DIRECTORY_UNASSIGNED, Uuid
+from kraft_protocol.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, Uuid
 from kraft_protocol.wire.messages import UpdateFeaturesRequest
 from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.unit.controller.harness import Quorum, directory
@@ -199,6 +199,21 @@ def test_a_replica_that_begins_anew_is_not_elected_while_others_may_have_records
     quorum.heartbeat(1)
     state = quorum.partition("foo")
     assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), (), ())
+
+
+def test_a_lost_replica_that_is_whole_again_leads_at_once(elr_quorum: Quorum) -> None:
+    """It counted as begun anew, was no longer eligible, and the records that only it had were lost."""
+    quorum = elr_quorum
+    for broker in (1, 2):
+        quorum.heartbeat(broker, want_fence=True)
+    assign(quorum, 3, DIRECTORY_LOST)
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.elr) == (-1, (), (2, 3))
+    assign(quorum, 3, DIRECTORY_UNASSIGNED)
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.elr, state.leader_recovering) == (3, (3,), (2,), 0)
+    assign(quorum, 3, directory(3))
+    assert quorum.partition("foo").leader == 3
 
 
 def test_the_only_replica_is_elected_at_once_though_its_log_is_lost() -> None:

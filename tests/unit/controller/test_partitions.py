@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.ids import DIRECTORY_LOST, Uuid
+from kraft_protocol.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, Uuid
 from kraft_protocol.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
@@ -356,3 +356,24 @@ def test_a_lost_replica_may_not_join_an_isr(quorum: Quorum) -> None:
     assert alter(quorum, [1, 2, 3]).error_code == ErrorCode.INELIGIBLE_REPLICA
     assign(quorum, 3, directory(3))
     assert alter(quorum, [1, 2, 3]).error_code == 0
+
+
+def test_a_log_that_is_whole_again_leads_at_once(quorum: Quorum) -> None:
+    """Its replica counted as begun anew, and lost its place among the eligible replicas."""
+    assert alter(quorum, [1]).error_code == 0
+    assign(quorum, 1, DIRECTORY_LOST)
+    assert quorum.partition("foo", 0).leader == -1
+    assign(quorum, 1, DIRECTORY_UNASSIGNED)
+    assign(quorum, 1, directory(1))
+    state = quorum.partition("foo", 0)
+    assert (state.leader, state.isr, state.leader_recovering) == (1, (1,), 0)
+    assert state.directory(1) == directory(1)
+
+
+def test_a_log_that_begins_anew_leads_only_if_no_other_replica_can_have_records(quorum: Quorum) -> None:
+    assert alter(quorum, [1]).error_code == 0
+    assign(quorum, 1, DIRECTORY_LOST)
+    assign(quorum, 1, directory(1))
+    state = quorum.partition("foo", 0)
+    assert 1 not in state.elr
+    assert state.leader != 1

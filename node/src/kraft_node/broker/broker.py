@@ -114,8 +114,7 @@ class Broker:
         self.env = env
         self.turns = Turns(env)
         """Runs requests that need more than their share of a loop turn in steps."""
-        self.node_id = config.node_id
-        self.cluster_id = cluster_id
+        self.node_id, self.cluster_id = config.node_id, cluster_id
         self.image = image
         self.logs = logs
         self.controller = controller
@@ -124,11 +123,12 @@ class Broker:
         self.metadata = MetadataCache(image)
         self.quotas = ClientQuotas(image, env.clock, self.config)
         has_room = self._has_room_for_directories
-        self.assignments = DirectoryAssignments(self.node_id, self._epoch, controller, env.scheduler, has_room)
-        storage = self.storage = Storage(logs, self.node_id, self.topic_config, self.assignments.note, has_room)
+        report = self.assignments = DirectoryAssignments(self.node_id, self._epoch, controller, env.scheduler, has_room)
+        storage = self.storage = Storage(logs, self.node_id, self.topic_config, report.note, has_room)
+        report.accepted = storage.directory_accepted
         self.replication = Replication(env, self.node_id, self.config, image, self._epoch, controller, peers)
         self.replicas = ReplicaManager(env, self.node_id, image, storage.open, storage.delete, self.replication.cluster)
-        self.moves = LogDirMoves(env, self.node_id, logs, self.replicas, self.assignments.note, self.config)
+        self.moves = LogDirMoves(env, self.node_id, logs, self.replicas, report.note, self.config)
         logs.on_recovered = self._log_recovered
         self.auto_topics = AutoTopics(self.config, controller)
         self.lifecycle: Lifecycle | None = None

@@ -3,16 +3,20 @@
 The controller needs it to know which replicas are lost with a directory. With one directory it knows this by itself.
 With several, the broker chooses when it creates the log, and reports the choice here, some at a time, until the
 controller has accepted it.
+
+A replica whose log was damaged is reported in a lost directory. If a directory follows, the controller takes the log
+for a new, empty one. A log that is whole again is therefore reported as unassigned first.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.ids import Uuid
+from kraft_protocol.ids import DIRECTORY_UNASSIGNED, Uuid
 from kraft_protocol.wire.messages import AssignReplicasToDirsRequest as Request
 
 if TYPE_CHECKING:
@@ -48,11 +52,20 @@ class DirectoryAssignments:
         self._scheduler = scheduler
         self._is_supported = is_supported
         self.pending: dict[tuple[Uuid, int], Uuid] = {}
+        self._returning: set[tuple[Uuid, int]] = set()
+        """Pending replicas that the controller must first hear to be unassigned."""
+        self.accepted: Callable[[Uuid, int], None] = lambda _topic_id, _index: None
+        """Called with the replica once the controller has accepted its directory, or refused it for good."""
         self._under_way = False
 
-    def note(self, topic_id: Uuid, index: int, directory: Uuid) -> None:
-        """The replica's log is in `directory`."""
-        self.pending[topic_id, index] = directory
+    def note(self, topic_id: Uuid, index: int, directory: Uuid, *, returns: bool = False) -> None:
+        """The replica's log is in `directory`. `returns`: it counted as lost, and has all its records again."""
+        key = (topic_id, index)
+        self.pending[key] = directory
+        if returns:
+            self._returning.add(key)
+        else:
+            self._returning.discard(key)
         self._later(GATHER_MS)
 
     def metadata_version_changed(self) -> None:
@@ -69,7 +82,10 @@ class DirectoryAssignments:
         if not self._is_supported():
             self._under_way = False
             return
-        taken = dict(list(self.pending.items())[:REQUEST_MAX])
+        taken = {
+            key: DIRECTORY_UNASSIGNED if key in self._returning else directory
+            for key, directory in islice(self.pending.items(), REQUEST_MAX)
+        }
         directories: dict[Uuid, dict[Uuid, list[int]]] = {}
         for (topic_id, index), directory in taken.items():
             directories.setdefault(directory, {}).setdefault(topic_id, []).append(index)
@@ -98,8 +114,11 @@ class DirectoryAssignments:
             return
         for replica, directory in taken.items():
             # The controller's answer for a replica (topic deleted, or no longer a replica) is final.
-            if self.pending.get(replica) == directory:
+            if directory == DIRECTORY_UNASSIGNED:
+                self._returning.discard(replica)  # its directory follows
+            elif self.pending.get(replica) == directory and replica not in self._returning:
                 del self.pending[replica]
+                self.accepted(*replica)
         if self.pending:
             self._later(GATHER_MS)
 

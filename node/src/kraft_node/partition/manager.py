@@ -15,11 +15,12 @@ from kraft_node.base.turns import Turns
 from kraft_node.log.errors import is_shortage
 from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS
+from kraft_node.metadata.partitions import NO_LEADER
 from kraft_node.partition.partition import Partition
 from kraft_node.partition.surroundings import Alone, Surroundings
 from kraft_node.partition.table import PartitionKey, PartitionTable, TopicKey
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.ids import Uuid, uuid_text
+from kraft_protocol.ids import DIRECTORY_LOST, Uuid, uuid_text
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
@@ -168,11 +169,15 @@ class ReplicaManager:
             self._open_later(topic.id, index, topic.partition(index))
 
     def _open_later(self, topic_id: Uuid, index: int, state: PartitionState | None) -> None:
-        if self._active and state is not None and len(state.replicas) > 1:
+        if self._active and state is not None and (len(state.replicas) > 1 or self._may_return(state)):
             self._to_open[topic_id, index] = None
             if not self._is_opening:
                 self._is_opening = True
                 self._turns.add(self._open_next)
+
+    def _may_return(self, state: PartitionState) -> bool:
+        """Whether the only replica counts as lost: if its log is whole again, the controller must know."""
+        return state.leader == NO_LEADER and state.directory(self.node_id) == DIRECTORY_LOST
 
     def _open_next(self) -> bool:
         key = next(iter(self._to_open))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kraft_node.base.turns import Turns
 from kraft_node.log.checkpoints import partition_metadata
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Assign = Callable[[Uuid, int, Uuid], None]
-"""Called with (topic id, number, directory id) if a log is not in the directory that the metadata names."""
+
+class Assign(Protocol):
+    """Called if a log is not in the directory that the metadata names."""
+
+    def __call__(self, topic_id: Uuid, index: int, directory: Uuid, *, returns: bool = False) -> None:
+        """The log is in the directory with this id. `returns`: it counted as lost, and has all its records again."""
 
 
 class Storage:
@@ -52,6 +56,8 @@ class Storage:
         """Partitions with a log in a directory that has failed since the start."""
         self._told_lost: set[tuple[Uuid, int]] = set()
         """Replicas that are quarantined, until they have a log again."""
+        self._restored: dict[tuple[Uuid, int], str] = {}
+        """Replicas whose logs are whole again, until the controller counts on them: with the names of their topics."""
         self._doomed: dict[tuple[str, int], Uuid] = {}
         """Logs that later turns of the loop delete, with the ids of their topics."""
         self._turns = Turns(logs.env)
@@ -68,7 +74,7 @@ class Storage:
         if doomed is not None:
             self._delete(topic, index, doomed)  # an older log of this name that is not deleted yet
         wanted = state.directory(self._node_id)
-        if logs.damage(topic, index) is not None and self._is_elsewhere(state):
+        if logs.withdrawals.damage(topic, index) is not None and self._is_elsewhere(state):
             log.warning("replica is fetched again topic=%s partition=%d leader=%d", topic, index, state.leader)
             logs.set_aside(topic, index)
         found = logs.get(topic, index)
@@ -167,14 +173,28 @@ class Storage:
 
     def _report_directory(self, found: Log, topic_id: Uuid, index: int, wanted: Uuid) -> None:
         actual = Uuid(found.dir.id)
-        was_lost = wanted == DIRECTORY_LOST or (topic_id, index) in self._told_lost
-        self._told_lost.discard((topic_id, index))
+        key = (topic_id, index)
+        was_lost = wanted == DIRECTORY_LOST or key in self._told_lost
+        self._told_lost.discard(key)
+        if self._logs.withdrawals.is_restored(found.topic, index):
+            if was_lost:
+                log.info("replica is whole again partition=%s-%d end_offset=%d", found.topic, index, found.end_offset)
+                self._restored[key] = found.topic
+                self._assign(topic_id, index, actual, returns=True)
+                return
+            self._logs.withdrawals.settle(found.topic, index)  # its loss was never committed
         if wanted == actual and not was_lost:
             return
         # A broker's only directory need not be reported unless the metadata names another directory or a failed
         # directory.
         if len(self._logs.directories) > 1 or _is_assigned(wanted) or was_lost:
             self._assign(topic_id, index, actual)
+
+    def directory_accepted(self, topic_id: Uuid, index: int) -> None:
+        """The controller has accepted the directory of a replica."""
+        topic = self._restored.pop((topic_id, index), None)
+        if topic is not None and (topic_id, index) not in self._told_lost:
+            self._logs.withdrawals.settle(topic, index)
 
     def delete(self, topic: str, index: int, topic_id: Uuid) -> None:
         """Delete a partition's log soon, unless it belongs to another topic. Does nothing if the log is missing.

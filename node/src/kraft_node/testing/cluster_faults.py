@@ -44,6 +44,8 @@ SUNDERED_SHARE, FSYNC_SHARE, MOVED_SHARE, ROTTEN_SHARE = 0.2, 0.1, 0.2, 0.1
 """Shares of the seeds in which one fault recurs: the active controller is cut off from the other voters only; fsyncs of
 logs fail; a controller of a dynamic quorum moves; a batch rots that is read next."""
 OFTEN: Final = 8
+RESTORED_SHARE: Final = 0.1
+"""Share of the seeds in which a batch rots that is read next, and its file is restored."""
 MOVED_TWO_SHARE: Final = 0.4
 """Share of the dynamic quorums in which two of three voters move at a time."""
 LATE_MAX_MS: Final = 3_000.0
@@ -75,6 +77,8 @@ class ClusterFaults(DiskFaults):
             self._often = [self._rot_under_reader] * OFTEN
         if cluster.brokers[0].cut_step is not None:
             self._often += [self._isolate_leader] * OFTEN
+        if random.Random(f"restored {self.world.seed}").random() < RESTORED_SHARE:
+            self._often += [self._restore_rotten] * (3 * OFTEN)
         if cluster.dynamic and random.Random(f"two {self.world.seed}").random() < MOVED_TWO_SHARE:
             self._often += [self._move_two] * (OFTEN // 2)
 
@@ -96,7 +100,9 @@ class ClusterFaults(DiskFaults):
                  *[self._lose_directory] * (2 * several),
                  *[self._move_controller] * self.cluster.dynamic, *self._often)
             )  # fmt: skip
-            ends = (self._kill, self._kill_several, self._leave, self._stop, self._fill_disk)
+            ends = (
+                self._kill, self._kill_several, self._leave, self._stop, self._fill_disk, self._restore_rotten
+            )  # fmt: skip
             if fault in ends and not self._noticed():
                 continue
             self.done.append(fault.__name__.strip("_"))

@@ -10,7 +10,7 @@ import pytest
 from kraft_node.broker.directories import GATHER_MS, RETRY_MS, DirectoryAssignments
 from kraft_node.log.errors import LogDirDamaged
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.ids import DIRECTORY_LOST
+from kraft_protocol.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 from kraft_protocol.wire import stored
 from kraft_protocol.wire.messages import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from tests.unit.broker.lifecycle.test_broker import Rig
@@ -72,6 +72,23 @@ def test_a_change_during_a_request_is_sent_in_the_next() -> None:
     controller.take(AssignReplicasToDirsRequest).answer(AssignReplicasToDirsResponse())
     loop.run(GATHER_MS)
     assert content(controller.take(AssignReplicasToDirsRequest).request) == {(D2, topic_id(1), 0)}
+
+
+def test_a_log_that_is_whole_again_is_unassigned_first() -> None:
+    """Otherwise the controller takes it for a new, empty log."""
+    loop, controller = Loop(), Controller()
+    assignments = DirectoryAssignments(1, lambda: 9, controller, loop, lambda: True)
+    accepted: list[tuple[bytes, int]] = []
+    assignments.accepted = lambda *replica: accepted.append(replica)
+    assignments.note(topic_id(1), 0, D1, returns=True)
+    for wanted in (DIRECTORY_UNASSIGNED, D1):
+        loop.run(GATHER_MS)
+        sent = controller.take(AssignReplicasToDirsRequest)
+        assert content(sent.request) == {(wanted, topic_id(1), 0)}
+        assert accepted == []
+        sent.answer(AssignReplicasToDirsResponse())
+    assert accepted == [(topic_id(1), 0)]
+    assert not assignments.pending
 
 
 def test_assignments_wait_for_a_metadata_version_that_supports_them() -> None:

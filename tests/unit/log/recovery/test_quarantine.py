@@ -120,6 +120,39 @@ def test_a_kill_while_the_clean_mark_is_read_keeps_a_log_quarantined(
     assert ("t", 0) in rig.node.manager.directories[0].unrecovered
 
 
+def test_recovery_cuts_no_damaged_log_and_serves_it_once_it_is_whole() -> None:
+    """Recovery took the damage for a torn tail, and cut records that had been acknowledged."""
+    rig = Rig()
+    log = rig.log(0)
+    log.append_as_leader(batch(b"not flushed"), 0, NOW)
+    end, path, position = log.end_offset, log.active.path(".log"), 8
+    rig.node.disk.flip(path, position, 6)
+    rig.node.manager.withdrawals.withdrawn(log, LogDirDamaged(log.dir.path, path, end - 1, "a bit has rotted"))
+    size = rig.node.disk.size(path)
+    for _ in range(2):
+        rig.node.stop()
+        rig.start()
+        rig.node.rest(5000)
+        assert [what[:2] for what in rig.withdrawn] == [("t", 0)]
+        assert rig.node.disk.size(path) == size
+    rig.node.stop()
+    rig.node.disk.flip(path, position, 6)
+    rig.start()
+    rig.node.rest(5000)
+    assert not rig.withdrawn
+    assert rig.log(0).end_offset == end
+    assert rig.node.manager.withdrawals.is_restored("t", 0)
+    rig.node.stop()
+    rig.start()
+    rig.node.rest(5000)
+    assert rig.node.manager.withdrawals.is_restored("t", 0), "the controller has not heard of it yet"
+    rig.node.manager.withdrawals.settle("t", 0)
+    rig.node.stop()
+    rig.start()
+    assert not rig.node.manager.withdrawals.is_restored("t", 0)
+    assert rig.log(0).end_offset == end
+
+
 def test_a_quarantined_log_can_be_set_aside_for_a_new_one() -> None:
     rig = Rig()
     log = rig.log(0)

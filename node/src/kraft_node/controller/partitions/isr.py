@@ -17,7 +17,7 @@ from kraft_node.controller.state.controller_state import ControllerState
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED
 from kraft_node.metadata.partitions import NO_LEADER, PartitionState, TopicView
 from kraft_protocol.errors import ErrorCode, KafkaError
-from kraft_protocol.ids import DIRECTORY_LOST, Uuid
+from kraft_protocol.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, Uuid
 from kraft_protocol.wire.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -138,8 +138,12 @@ class Isr:
     # AssignReplicasToDirs
 
     def assign_directories(self, request: AssignReplicasToDirsRequest) -> Plan:
-        """Store the log directory of each replica of a broker. Replicas in a lost directory leave the ISR. A replica
-        that leaves a lost directory begins anew, so its former log does not count for elections any more."""
+        """Store the log directory of each replica of a broker. Replicas in a lost directory leave the ISR.
+
+        A replica that moves from a lost directory into another begins anew, so its former log does not count for
+        elections any more. With the directory `DIRECTORY_UNASSIGNED` its broker says that the log is whole again: it
+        may lead at once. Apache Kafka's controllers accept this as well, and elect at the broker's next registration.
+        """
         if self._cluster.level < DIRECTORY_ASSIGNMENT_SUPPORTED:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
         broker = self._cluster.check_epoch(request.broker_id, request.broker_epoch)
@@ -186,16 +190,24 @@ class Isr:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
         if broker_id not in state.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
-        begins_anew = is_online and not self._cluster.may_have_records(state, broker_id)
+        is_back = is_online and not self._cluster.may_have_records(state, broker_id)
+        begins_anew = is_back and directory != DIRECTORY_UNASSIGNED
         if begins_anew:
             state = self._forget_log(broker_id, topic, number, state, records)
         change = self._cluster.change(topic, number, state)
         change.directories[broker_id] = directory
         state = _carried_out(change, records)
-        if begins_anew and state.leader == NO_LEADER and state.last_known_elr == (broker_id,):
-            # No other replica can have records, so the empty one may lead: nothing more is lost.
+        # If no other replica can have records, an empty one may lead, too: nothing more is lost.
+        may_lead = is_back and (not begins_anew or self._is_last_hope(state, broker_id))
+        if may_lead and state.leader == NO_LEADER:
             state = _carried_out(self._election(topic, number, state), records)
         return ErrorCode.NONE, state
+
+    def _is_last_hope(self, state: PartitionState, broker_id: int) -> bool:
+        """Whether no other replica can have records that this one had."""
+        if state.isr == (broker_id,):  # without eligible leader replicas
+            return not any(b != broker_id and self._cluster.may_have_records(state, b) for b in state.replicas)
+        return state.last_known_elr == (broker_id,)
 
     def _forget_log(
         self, broker_id: int, topic: TopicView, number: int, state: PartitionState, records: list[Any]

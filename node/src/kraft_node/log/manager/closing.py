@@ -65,7 +65,8 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
 
     def mark() -> None:
         write_offsets = directory.write_offsets()
-        is_clean, unproven = not directory.unrecovered, manager.futures.unproven(directory)
+        is_clean = directory.unrecovered.keys() <= directory.suspects.keys()  # these are listed
+        unproven = manager.futures.unproven(directory)
 
         def finish() -> None:  # writing the mark fsyncs the directory
             write_offsets()

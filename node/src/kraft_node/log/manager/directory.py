@@ -18,6 +18,7 @@ from kraft_node.log.checkpoints import meta_properties
 from kraft_node.log.checkpoints.offsets import CheckpointError, CheckpointText, column_of, offset_in, read_offsets
 from kraft_node.log.errors import CutLater, LogDirDamaged, LogDirInvalid
 from kraft_node.log.manager.names_sync import NAMES_SYNC_MS, NamesSync
+from kraft_node.log.manager.suspects import take_list, write_list
 from kraft_node.log.recovery.page_cache import BootMark
 from kraft_node.log.segments.files import FileCache, LogDir, Originals
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -80,6 +81,7 @@ class Directory(LogDir):
         "same_boot",
         "start_offsets",
         "strays",
+        "suspects",
         "unrecovered",
         "writes",
         "written",
@@ -116,6 +118,9 @@ class Directory(LogDir):
         """Copies of logs from other directories that an earlier run has not completed: partition and path."""
         self.quarantined: dict[tuple[str, int], LogDirDamaged] = {}
         """Damaged logs, with their damage: they are never opened. Their files stay unchanged."""
+        self.suspects: dict[tuple[str, int], int] = {}
+        """Logs that were found damaged, now or before the last clean stop, until `Withdrawals.settle` is called: with
+        the end offset of the whole log. They are opened only if all of it can be read."""
         self.on_withdrawn: Callable[[Log, LogDirDamaged | None], None] | None = None
         """Called with an open log that must no longer be used: it is damaged, or (None) must be opened again."""
         self.unrecovered: dict[tuple[str, int], None] = {}
@@ -234,6 +239,7 @@ class Directory(LogDir):
             yield found
         for gone in self.unrecovered.keys() - here:
             del self.unrecovered[gone]
+            self.suspects.pop(gone, None)
         self._forget_all_but(here)
         for offsets in self._tables:
             self._changed.update(dict.fromkeys(offsets))
@@ -266,20 +272,11 @@ class Directory(LogDir):
             self.broker_epoch = int(json.loads(data).get("brokerEpoch", NO_BROKER_EPOCH)) if data else NO_BROKER_EPOCH
         disk.remove(path)
         disk.fsync_dir(self.path)
-        self._read_quarantined()
-
-    def _read_quarantined(self) -> None:
-        """Have the logs recovered that were quarantined, and copies truncated that were not, at the clean stop.
-
-        The mark is gone by now: if the node dies here, the next start trusts no log.
-        """
-        path = f"{self.path}/{names.QUARANTINED}"
-        with contextlib.suppress(FileNotFoundError):
-            for line in read_file(self.env.disk, path).decode(errors="replace").splitlines():
-                found = names.parse_partition_dir(line)
-                if found is not None:
-                    self.unrecovered[found] = None
-            self.env.disk.remove(path)
+        # The mark is gone by now: if the node dies here, the next start trusts no log.
+        for key, end in take_list(disk, self.path).items():
+            self.unrecovered[key] = None
+            if end is not None:
+                self.suspects[key] = end
 
     def _read_offsets(self, name: str) -> OffsetMap:
         try:
@@ -439,10 +436,14 @@ class Directory(LogDir):
         return found
 
     def write_mark(self, broker_epoch: int, unproven: Sequence[tuple[str, int]]) -> None:
-        """Mark all logs here as closed and durable, except quarantined logs and `unproven` copies. Raises OSError."""
-        if self.quarantined or unproven:
-            lines = "".join(f"{names.partition_dir(*log)}\n" for log in (*self.quarantined, *unproven))
-            write_atomic(self.env.disk, f"{self.path}/{names.QUARANTINED}", lines.encode())
+        """Mark all logs here as closed and durable, except damaged logs and `unproven` copies. Raises OSError."""
+        damaged = {
+            key: end
+            if key in self.quarantined or key in self.unrecovered
+            else offset_in(self.recovery_points, *key)  # it was whole again, and is closed
+            for key, end in self.suspects.items()
+        }
+        write_list(self.env.disk, self.path, damaged, unproven)
         mark = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write_atomic(self.env.disk, f"{self.path}/{names.CLEAN_SHUTDOWN}", mark.encode())
 

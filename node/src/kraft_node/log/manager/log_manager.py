@@ -84,7 +84,7 @@ class LogManager:
         self.housekeeping = Housekeeping(self)
         self.recovery = Recovery(self)
         self._noting = Noting(self)
-        self._withdrawals = Withdrawals(self)
+        self.withdrawals = Withdrawals(self)
         self.on_recovered: Callable[[str, int], None] = lambda _topic, _partition: None
         """Called when a log that `get` refused with LogIsRecovering is open."""
 
@@ -97,7 +97,7 @@ class LogManager:
         directory of another node, LogDirFailure if no directory is left.
         """
         for directory in self.directories:
-            directory.on_failure, directory.on_withdrawn = self._withdrawals.failed, self._withdrawals.withdrawn
+            directory.on_failure, directory.on_withdrawn = self.withdrawals.failed, self.withdrawals.withdrawn
             try:
                 self.cluster_id = directory.take(self.cluster_id, self.node_id, locked=directory.path in self._locked)
                 self._load(directory)
@@ -219,6 +219,7 @@ class LogManager:
         config = self.topic_config(topic)
         clean = (topic, partition) not in directory.unrecovered
         same_boot = directory.same_boot
+        must_reach = directory.suspects.get((topic, partition))
         recovery_point = directory.promised(topic, partition)
         start_offset = offset_in(directory.start_offsets, topic, partition)
         high_watermark = offset_in(directory.high_watermarks, topic, partition)
@@ -237,6 +238,7 @@ class LogManager:
                 high_watermark=high_watermark,
                 compacted_below=compacted_below,
                 same_boot=same_boot,
+                must_reach=must_reach,
             )
             log.topic_id = partition_metadata.read(log_dir.env.disk, path)
             return log
@@ -256,7 +258,7 @@ class LogManager:
     def not_opened(self, directory: Directory, topic: str, partition: int, error: BaseException) -> KafkaError:
         """A log could not be opened: quarantine it, or take its directory offline. Returns the error for the caller."""
         if isinstance(error, LogDirDamaged):
-            return self._withdrawals.quarantine(directory, topic, partition, error)
+            return self.withdrawals.quarantine(directory, topic, partition, error)
         return directory.fail(error)
 
     def topic_id(self, topic: str, partition: int) -> Uuid | None:
@@ -393,6 +395,7 @@ class LogManager:
         directory.recovered(topic, partition)
         self.recovery.forget(topic, partition)
         directory.quarantined.pop((topic, partition), None)
+        directory.suspects.pop((topic, partition), None)
         self.forget_offsets(directory, topic, partition)
         return directory, path
 
@@ -434,11 +437,6 @@ class LogManager:
                     yield topic, partition, UNMEASURED
                 else:
                     yield topic, partition, measured(self.env.disk, self.path(entry, topic, partition))
-
-    def damage(self, topic: str, partition: int) -> LogDirDamaged | None:
-        """Why the log is quarantined; None if it is not."""
-        directory = self.directory_of(topic, partition)
-        return None if directory is None else directory.quarantined.get((topic, partition))
 
     # --- checkpoints ---
 

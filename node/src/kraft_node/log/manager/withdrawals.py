@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from kraft_node.log.checkpoints.offsets import offset_in
 from kraft_node.log.log import Log
 from kraft_node.log.manager.directory import Directory, directory_of
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -23,12 +24,31 @@ class Withdrawals:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
 
+    def damage(self, topic: str, partition: int) -> LogDirDamaged | None:
+        """Why the log is quarantined; None if it is not."""
+        directory = self._manager.directory_of(topic, partition)
+        return None if directory is None else directory.quarantined.get((topic, partition))
+
+    def is_restored(self, topic: str, partition: int) -> bool:
+        """Whether the log was found damaged before the last clean stop, and is whole again."""
+        key = (topic, partition)
+        directory = self._manager.directory_of(topic, partition)
+        return directory is not None and key in directory.suspects and key not in directory.quarantined
+
+    def settle(self, topic: str, partition: int) -> None:
+        """The controller counts on a restored log again, or never stopped: its damage is past."""
+        directory = self._manager.directory_of(topic, partition)
+        if directory is not None and (topic, partition) not in directory.quarantined:
+            directory.suspects.pop((topic, partition), None)
+
     def quarantine(self, directory: Directory, topic: str, partition: int, damage: LogDirDamaged) -> KafkaError:
         """Withhold the log from all callers from now on. Its files stay: an administrator, or the leader's copy,
         replaces them.
         """
         manager = self._manager
         directory.quarantined[topic, partition] = damage
+        # Without a log in memory: after a clean stop this is the end of the log.
+        directory.suspects.setdefault((topic, partition), offset_in(directory.recovery_points, topic, partition))
         directory.unrecovered.pop((topic, partition), None)
         logger.error("replica quarantined topic=%s partition=%d reason=%s", topic, partition, damage)
         if manager.on_withdrawn is not None:
@@ -46,6 +66,7 @@ class Withdrawals:
         directory = directory_of(log)
         manager.forget_open(log)
         if damage is not None:
+            directory.suspects[topic, partition] = log.end_offset
             self.quarantine(directory, topic, partition, damage)
             return
         directory.unrecovered[topic, partition] = None

@@ -235,7 +235,7 @@ class Recovery:
             return known
         disk = self._manager.env.disk
         path = self._manager.path(directory, *key)
-        point = directory.promised(*key)
+        point = directory.promised(*key) if key not in directory.suspects else 0  # all of a damaged log is read
         found = [name for name in disk.listdir(path) if name.endswith(names.LOG)]
         ends = [names.parse_offset(name) or 0 for name in found[1:]]
         first = bisect_right(ends, point)

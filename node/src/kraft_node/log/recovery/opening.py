@@ -17,7 +17,7 @@ from kraft_node.log.checkpoints.leader_epochs import LeaderEpochs
 from kraft_node.log.checkpoints.offsets import CheckpointError, parse_epochs
 from kraft_node.log.config import LogConfig, draw_jitter
 from kraft_node.log.producers.replay import load_producers
-from kraft_node.log.recovery.walking import recover, recover_tail
+from kraft_node.log.recovery.walking import check_whole, recover, recover_tail
 from kraft_node.log.segments.files import LogDir, remove_if_there
 from kraft_node.log.segments.scan import BadBatch, batches
 
@@ -42,24 +42,21 @@ def open_log(
     high_watermark: int = 0,
     compacted_below: int = NEVER_COMPACTED,
     same_boot: bool = False,
+    must_reach: int | None = None,
 ) -> Log:
     """Open the log in the existing directory `path`. `clean`: it was closed properly, and all of it is durable.
 
     `same_boot`: it was not closed properly, but all its data is in the page cache (`page_cache`). The checkpointed
     offsets count as lower bounds. Below `compacted_below` offsets may be missing, whatever the present cleanup policy
-    is. Raises OSError, LogDirDamaged, KafkaError (the same errors, after they were reported to the directory)."""
+    is. `must_reach`: the log was damaged, and whole it ends at this offset; all of it is read, and nothing is cut.
+    Raises OSError, LogDirDamaged, KafkaError (the same errors, after they were reported to the directory)."""
     from kraft_node.log.log import Log  # noqa: PLC0415
 
     log = Log(log_dir, path, topic, partition, config)
     bases = _settle_files(log)
-    if not bases:
-        log.segments.load([start_offset], [0])
-        log.end_offset = start_offset
-    else:
-        disk = log_dir.env.disk
-        sizes = [disk.size(f"{path}/{base:020d}{names.LOG}") for base in bases]
-        log.segments.load(bases, sizes)
-    log.start_offset = max(start_offset, log.segment_bases[0])
+    _load_segments(log, bases, start_offset)
+    if must_reach is not None:
+        check_whole(log, must_reach)
     log.recovery_point = recovery_point
     log.leader_epochs, epochs_known = _read_epochs(log)
     replay_from: int | None = None
@@ -89,6 +86,17 @@ def open_log(
     log.created_ms = log.last_flush_ms = now_ms
     log.jitter_ms = draw_jitter(log.config, log_dir.env.rng)
     return log
+
+
+def _load_segments(log: Log, bases: list[int], start_offset: int) -> None:
+    if not bases:
+        log.segments.load([start_offset], [0])
+        log.end_offset = start_offset
+    else:
+        disk = log.dir.env.disk
+        sizes = [disk.size(f"{log.path}/{base:020d}{names.LOG}") for base in bases]
+        log.segments.load(bases, sizes)
+    log.start_offset = max(start_offset, log.segment_bases[0])
 
 
 def new_log(log_dir: LogDir, path: str, topic: str, partition: int, config: LogConfig) -> Log:

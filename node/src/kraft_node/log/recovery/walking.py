@@ -79,6 +79,25 @@ class _Gaps:
         return end <= self._below
 
 
+def check_whole(log: Log, end: int) -> None:
+    """Read all batches of a log that was damaged. Raises LogDirDamaged unless they are sound and reach offset `end`."""
+    reached = log.segment_bases[0]
+    for number in range(len(log.segment_bases)):
+        segment = log.segment(number)
+        reached = max(reached, segment.base)
+        try:
+            for header in batches(segment.file(), 0, segment.size, check=True, tick=log.dir.tick):
+                if header.base_offset < reached:
+                    raise BadBatch(header.position, f"offset {header.base_offset} comes after {reached - 1}")
+                reached = header.next_offset
+        except BadBatch as e:
+            raise segment.damaged(e, segment.size) from None
+    reached = max(reached, log.start_offset)
+    if reached < end:
+        path = log.segment(len(log.segment_bases) - 1).path(names.LOG)
+        raise LogDirDamaged(log.dir.path, path, reached, f"the file ends there, {end - reached} offsets are missing")
+
+
 def recover_tail(log: Log, compacted_below: int, *, epochs_known: bool) -> int | None:
     """Same as `recover`, after a kill on a machine that has not rebooted; None if the whole log must be scanned."""
     promised, known_epochs = log.recovery_point, LeaderEpochs(log.leader_epochs.entries())

@@ -18,9 +18,10 @@ A process runs for at most `GIVES_UP_MS` after a failed fsync: the law `fsync`.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base.env import read_file
 from kraft_node.metadata.features import ELR_VERSION
 from kraft_node.metadata.partitions import NO_LEADER
 from kraft_node.testing.fault_injector import FaultInjector
@@ -42,6 +43,11 @@ MENDS_MAX_MS: Final = 60_000.0
 GIVES_UP_MS: Final = 3_000.0
 STOPS_MS: Final = 8_000.0
 READS_MS: Final = 6_000.0
+LEFT_ALONE_MS: Final = 6_000.0
+"""Within this time killed brokers have left the ISRs, or not."""
+ALONE_SHARE: Final = 0.6
+RESTORED_MAX_MS: Final = 330_000.0
+"""The upper bound of a clean stop, see `cluster_faults`."""
 SYNCS: Final = ("fsync", "fsync_dir", "syncfs")
 BEHIND_MAX: Final = 20
 """Metadata records that a voter may lack and still count as caught up."""
@@ -232,26 +238,72 @@ class DiskFaults(FaultInjector):
         """
         if machine not in self.cluster.brokers or not self._may_lose_disk(machine):
             return
+        if self._rot_led(machine) is not None:
+            self.rotten = machine
+
+    def _rot_led(self, machine: SimMachine) -> Callable[[], None] | None:
+        """Rot a bit in the magic of an old batch that this machine leads, and read the batch.
+
+        Returns what restores the bit if its file is still there, not set aside; None if there is no such batch.
+        """
         rng = self.world.rng
         node, disk = machine.node, machine.disk
         if node is None or node.broker is None or disk.dead is not None:
-            return
+            return None
         # Only topics that are never deleted, with records of clients.
         known = (p for p in node.broker.replicas.opened() if p.topic in self.checker.policies)
         led = [p for p in known if p.is_leader and p.log.high_watermark > 1]
         if not led:
-            return
+            return None
         partition = rng.choice(led)
         places = list(_in_folder(disk, partition.log.path))
         path, start, _ = rng.choice(places[: max(1, len(places) // 2)])
-        disk.flip(path, start, rng.randrange(8))
+        bit = rng.randrange(8)
+        disk.flip(path, start, bit)
+        damaged = read_file(disk, path)[start : start + 1]
+        machine.rotten = True
         self.world.note("faults", f"the magic of a batch of {machine.name} has rotted in {path} at {start}")
-        machine.rotten, self.rotten = True, machine
         reader = Rereader(self.cluster, self.checker, f"reader{len(self.done)}", (partition.topic, partition.index))
         end = partition.log.high_watermark
         script = Script(self.world, reader.session.name, reader.run(end), reader.session.host)
         self.world.run(lambda: script.done or self._broken(), READS_MS)
         script.stop()
+
+        def restore() -> None:
+            if disk.exists(path) and read_file(disk, path)[start : start + 1] == damaged:
+                disk.flip(path, start, bit)
+                self.world.note("faults", f"{path} of {machine.name} is restored")
+
+        return restore
+
+    def _restore_rotten(self, machine: SimMachine) -> None:
+        """Rot an old batch, perhaps on the only broker that has all acknowledged records; an administrator restores the
+        file while the node is stopped.
+
+        The node is stopped cleanly, because a kill makes eligible leader replicas count as incomplete.
+        """
+        if machine not in self.cluster.brokers or not machine.running:
+            return
+        rng = self.world.rng
+        if rng.random() < ALONE_SHARE:
+            for other in self.cluster.brokers:
+                if other is not machine and other not in self.cluster.controllers:
+                    other.kill()
+            self._rest(LEFT_ALONE_MS)
+        restore = self._rot_led(machine)
+        for other in self.cluster.brokers:
+            if not other.running and not self._broken():
+                other.start()
+        if restore is None or self._broken():
+            return
+        self._rest(rng.choice((50.0, 500.0, 3000.0)))
+        machine.stop()
+        stopped = self.world.run(lambda: not machine.running or self._broken(), RESTORED_MAX_MS)
+        if not stopped or self._broken():
+            return
+        restore()
+        machine.rotten = False
+        self._again(machine)
 
     def _replace_rotten(self) -> None:
         """Replace the disk with bit rot; other nodes have its data."""
