@@ -91,7 +91,9 @@ def parse(entries: Sequence[str], schema: pa.Schema) -> list[By]:
         if by.name in {other.name for other in found}:
             raise SpecError(f"spec.table.partitionBy: {entry!r} is the second {by.name}")
         if not by.transform and pa.types.is_nested(kind):
-            raise SpecError(f"spec.table.partitionBy: {entry!r} is {kind}")
+            raise SpecError(
+                f"spec.table.partitionBy: {entry!r} has nested type {kind}; a table cannot be partitioned by it"
+            )
         found.append(by)
     return found
 
