@@ -282,3 +282,57 @@ def test_tools_for_groups_transactions_and_elections(cluster: Target, name: str)
     assert "ProducerId" in tool(cluster, f"{TOOLS}.TransactionsCommand", *producers)
     elect = ("--election-type", "preferred", "--all-topic-partitions")
     assert "Exception" not in tool(cluster, f"{TOOLS}.LeaderElectionCommand", *elect)
+
+
+def read_internal(cluster: Target, topic: str, formatter: str) -> list[dict[str, object]]:
+    """The records of an internal topic that a formatter of the tools prints."""
+    done = run_tool(
+        f"{CONSUMER}.ConsoleConsumer",
+        *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--from-beginning", "--timeout-ms", "4000"),
+        *("--formatter", f"{CONSUMER}.{formatter}"),
+        check=False,
+    )
+    text, found, at = done.out, [], done.out.find("{")
+    while at >= 0:  # not all formatters end lines
+        value, end = json.JSONDecoder().raw_decode(text, at)
+        found.append(value)
+        at = text.find("{", end)
+    return found
+
+
+def test_formatters_show_internal_topics(cluster: Target, name: str) -> None:
+    create_topic(cluster, name)
+    console_produce(cluster, name, ["1", "2"])
+    console_consume(cluster, name, 2, "--group", name, "--command-property", "auto.offset.reset=earliest")
+    args = ("--topic", name, "--num-records", "10", "--record-size", "10", "--throughput", "-1")
+    tool(cluster, f"{TOOLS}.ProducerPerformance", *args, "--transactional-id", name)
+    offsets = [
+        record
+        for record in read_internal(cluster, "__consumer_offsets", "OffsetsMessageFormatter")
+        if name in str(record)
+    ]
+    (key,) = {json.dumps(record["key"], sort_keys=True) for record in offsets}
+    assert json.loads(key)["data"] == {"group": name, "topic": name, "partition": 0}
+    values = [record["value"] for record in offsets]
+    assert any(isinstance(value, dict) and value["data"]["offset"] == 2 for value in values)
+    groups = read_internal(cluster, "__consumer_offsets", "GroupMetadataMessageFormatter")
+    assert any(name in str(record) for record in groups)
+    states = [
+        record["value"]["data"]["transactionStatus"]  # type: ignore[index]
+        for record in read_internal(cluster, "__transaction_state", "TransactionLogMessageFormatter")
+        if name in str(record["key"]) and record["value"] is not None
+    ]
+    assert states == [0, 1, 2, 4], "Empty, Ongoing, PrepareCommit, CompleteCommit"
+
+
+def test_streams_resetter(cluster: Target, name: str) -> None:
+    create_topic(cluster, name)
+    console_produce(cluster, name, ["1", "2", "3"])
+    console_consume(cluster, name, 3, "--group", name, "--command-property", "auto.offset.reset=earliest")
+    create_topic(cluster, f"{name}-store-changelog")
+    shown = tool(cluster, f"{TOOLS}.StreamsResetter", "--application-id", name, "--input-topics", name, "--force")
+    assert f"{name}-store-changelog" in shown
+    described = tool(cluster, f"{CONSUMER}.group.ConsumerGroupCommand", "--describe", "--group", name)
+    (row,) = [line.split() for line in described.split("\n") if line.startswith(name)]
+    assert row[3] == "0"
+    eventually(lambda: f"{name}-store-changelog" not in tool(cluster, f"{TOOLS}.TopicCommand", "--list").split())
