@@ -107,6 +107,26 @@ def test_the_next_step_is_busy_until_both_records_are_committed(world: World) ->
     assert world.transaction().values.state is TransactionState.ONGOING
 
 
+@pytest.mark.parametrize("at", ["markers", "completion"])
+def test_the_next_end_waits_for_the_last_one(world: World, at: str) -> None:
+    """An empty transaction was aborted while the Complete record of the last one was written (franz-go's
+    GroupTransactSession): its producer was fenced for good."""
+    producer_id, epoch = world.producer()
+    assert world.add_for(("t", (producer_id, epoch), A, False)) == {"t": {A: NONE}}
+    assert world.end((producer_id, epoch), commit=True) == (NONE, (producer_id, epoch + 1))
+    if at == "completion":
+        world.links[1].answer()
+        world.logs.hold = True
+        world.time.advance(LINGER_MS)
+    assert world.end((producer_id, epoch + 1), commit=False)[0] == ErrorCode.CONCURRENT_TRANSACTIONS
+    if at == "completion":
+        world.logs.hold = False
+        world.logs.commit()
+    else:
+        world.links[1].answer()
+    assert world.end((producer_id, epoch + 1), commit=False) == (NONE, (producer_id, epoch + 2))
+
+
 def test_a_refused_step_leaves_the_complete_record_to_the_next(world: World) -> None:
     producer = committed(world)
     world.logs.fail = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -319,13 +319,13 @@ SAME = Settled(ID, EPOCH)
         (ONGOING, True, RETRY, PF),
         (ONGOING, True, CURRENT, PC),
         (PC, True, RETRY, CONC),
-        (PC, True, CURRENT, PF),
+        (PC, True, CURRENT, CONC),
         (PC, False, RETRY, ITS),
-        (PC, False, CURRENT, PF),
+        (PC, False, CURRENT, CONC),
         (PA, True, RETRY, ITS),
-        (PA, True, CURRENT, PF),
+        (PA, True, CURRENT, CONC),
         (PA, False, RETRY, CONC),
-        (PA, False, CURRENT, PF),
+        (PA, False, CURRENT, CONC),
         (CC, True, RETRY, SAME),
         (CC, True, CURRENT, ITS),
         (CC, False, RETRY, ITS),
@@ -373,6 +373,8 @@ def test_an_end_at_the_last_epoch_changes_the_producer_id() -> None:
     one.begin(step)
     one.commit(step)
     assert end_with_bump(one, commit=True, epoch=EXHAUSTED) is CONC
+    assert end_with_bump(one, commit=False, epoch=0, producer_id=FRESH_ID) is CONC, "the next end, too early"
+    assert end_with_bump(one, commit=False, epoch=1, producer_id=FRESH_ID) is IPM
     done = rules.completed(step, NOW + 1)
     assert (done.producer_id, done.epoch, done.previous_producer_id, done.next_producer_id) == (FRESH_ID, 0, ID, -1)
     one.begin(done)

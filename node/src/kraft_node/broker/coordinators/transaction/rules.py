@@ -200,9 +200,14 @@ def end_with_bump(
 
     A request repeats an earlier one only if the last end bumped the epoch. If a client that keeps its epoch ended the
     last transaction, its own InitProducerId made the bump, and the sender of this request is a zombie.
+
+    The epoch is answered before the last end is complete, so the next end may arrive too early: it is retried. Apache
+    Kafka answers PRODUCER_FENCED, which ends the producer.
     """
     values = transaction.values
     bumped = values.client_version >= EPOCH_BUMPS
+    if values.state in ENDING and bumped and producer == answered(values):
+        raise _concurrent(transaction)
     overflowed = (
         bumped
         and values.previous_producer_id == producer.producer_id
