@@ -1,13 +1,12 @@
 """Queries that a controller answers itself: DescribeCluster (60) v0-2 and DescribeConfigs (32) v1-4 (KIP-919).
 
-Answers contain committed data only (KIP-631). Brokers use `describe_configs`, too, with their own image and
-configuration.
+Answers contain committed data only (KIP-631).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Final
+from typing import Final
 
 from kraft_node.base import loggers
 from kraft_node.base.config.describe import (
@@ -27,6 +26,7 @@ from kraft_node.base.config.resources import (
     TOPIC_RESOURCE,
     check_described,
 )
+from kraft_node.base.config.rows import rows
 from kraft_node.controller.partitions.topic_names import check_topic_name
 from kraft_node.metadata.image import MetadataView
 from kraft_node.security.names import ALL_OPERATIONS, ResourceType
@@ -99,11 +99,7 @@ def describe_configs(
             result.error_code = e.code
             result.error_message = e.message
             continue
-        keys = resource.configuration_keys
-        wanted = None if keys is None else set(keys)
-        result.configs = [
-            _shown(entry, request.include_synonyms) for entry in entries if wanted is None or entry.name in wanted
-        ]
+        result.configs = rows(entries, resource, request)
     return response
 
 
@@ -131,21 +127,3 @@ def _entries(kind: int, name: str, view: MetadataView, config: BrokerConfig, nod
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         return describe_client_metrics(overrides)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
-
-
-def _shown(entry: ConfigEntry, with_synonyms: bool) -> Any:
-    shown = DescribeConfigsResponse.DescribeConfigsResourceResult(
-        name=entry.name,
-        value=entry.value,
-        read_only=entry.read_only,
-        config_source=entry.source,
-        is_sensitive=entry.sensitive,
-        config_type=entry.type_id,
-        documentation=None,
-    )
-    if with_synonyms:
-        shown.synonyms = [
-            DescribeConfigsResponse.DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source)
-            for s in entry.synonyms
-        ]
-    return shown

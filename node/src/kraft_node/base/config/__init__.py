@@ -18,6 +18,8 @@ node reads, as data for the documentation and for the checks at start.
 - `dynamic`      broker values that change at run time (KIP-226), layered over the file
 - `topic`, `group`, `client_metrics`  the other resources (KIP-848, KIP-932, KIP-714)
 - `describe`     values with sources and synonyms
+- `documentation`  what each key does, in words
+- `rows`         rows of DescribeConfigs
 - `read_keys`    the keys that the node reads, generated
 - `zookeeper`    the keys of a controller that migrates from ZooKeeper (KIP-866)
 

@@ -1,7 +1,7 @@
 """DescribeConfigs (32), versions 1-4: values with their sources and synonyms (KIP-226; 3 types, 4 flexible).
 
 Resources: topic, broker (this broker, or "" for the values of all), broker-logger (this process's loggers, KIP-412),
-client-metrics (KIP-714), group (KIP-848). Documentation of keys is never sent.
+client-metrics (KIP-714), group (KIP-848). Documentation of keys, except of loggers, is our own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kraft_node.base.config.resources import (
     TOPIC_RESOURCE,
     check_described,
 )
+from kraft_node.base.config.rows import rows
 from kraft_node.base.long_answers import answer
 from kraft_node.broker.metadata_cache import topic_name_error
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -66,13 +67,7 @@ def _described(
             configs=[],
         )
         try:
-            entries = entries_of(resource.resource_type, resource.resource_name)
-            keys = resource.configuration_keys
-            result.configs = [
-                _row(entry, with_synonyms=request.include_synonyms)
-                for entry in entries
-                if not keys or entry.name in keys
-            ]
+            result.configs = rows(entries_of(resource.resource_type, resource.resource_name), resource, request)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message or ""
         results.append(result)
@@ -108,20 +103,3 @@ def _entries(
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe.describe_group(metadata.configs(kind, name), config)
     raise AssertionError(f"law: resources of type {kind} have been refused")
-
-
-def _row(entry: ConfigEntry, *, with_synonyms: bool) -> Any:
-    return Response.DescribeConfigsResourceResult(
-        name=entry.name,
-        value=entry.value,
-        read_only=entry.read_only,
-        config_source=entry.source,
-        is_sensitive=entry.sensitive,
-        synonyms=(
-            [Response.DescribeConfigsSynonym(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
-            if with_synonyms
-            else []
-        ),
-        config_type=entry.type_id,
-        documentation=None,
-    )
