@@ -69,6 +69,8 @@ class ProducerProcess:
         self.ledger = ledger
         self.transactional_id = transactional_id
         self.acknowledged = 0
+        self.is_newest = False
+        """Whether no other process can have taken over the transactional id; False: unknown."""
         self._timeout_ms = timeout_ms
         self._by_id = by_id
         self._rng = session.world.rng
@@ -161,7 +163,13 @@ class ProducerProcess:
             self._transaction_version = levels.get(TRANSACTION_VERSION, 0)
 
     @property
-    def _bumps(self) -> bool:
+    def is_initialized(self) -> bool:
+        """Whether it has a producer id."""
+        return self._producer_id >= 0
+
+    @property
+    def bumps(self) -> bool:
+        """Whether each end of a transaction brings a new epoch."""
         return self._transaction_version >= BUMPS
 
     def begin(self) -> SentTransaction:
@@ -191,7 +199,7 @@ class ProducerProcess:
 
     async def send(self, batches: Sequence[SentBatch]) -> None:
         """Send batches and retry until all are acknowledged. Raises MustAbort."""
-        if self.transactional_id is not None and not self._bumps:
+        if self.transactional_id is not None and not self.bumps:
             await self._add_partitions(sorted({batch.partition for batch in batches}))
         left = list(batches)
         for _ in range(ROUNDS_MAX):
@@ -253,7 +261,7 @@ class ProducerProcess:
         raise MustAbort(code.name)
 
     def _produce_version(self) -> int:
-        if not self._bumps:
+        if not self.bumps:
             return PRODUCE_BY_ID if self.transactional_id is None and self._by_id else PRODUCE_OLD
         return PRODUCE_BY_ID if self._by_id else PRODUCE_NEW
 
@@ -326,7 +334,7 @@ class ProducerProcess:
                "producer_epoch": self._epoch, "group_id": group}  # fmt: skip
         event = self.session.world.events
         self.ledger.checker.committing(group, offsets)
-        if not self._bumps:
+        if not self.bumps:
             request = m.AddOffsetsToTxnRequest(**own)  # type: ignore[arg-type]
             await self._decided(self._ask_own(ApiKey.ADD_OFFSETS_TO_TXN, ADD_OFFSETS, request), what="add offsets")
         by_topic: dict[str, list[Any]] = {}
@@ -348,7 +356,7 @@ class ProducerProcess:
         def codes(answer: Any) -> list[int]:
             return [row.error_code for topic in answer.topics for row in topic.partitions]
 
-        version = COMMIT_NEW if self._bumps else COMMIT_OLD
+        version = COMMIT_NEW if self.bumps else COMMIT_OLD
         asking = self._ask(GROUP, group, ApiKey.TXN_OFFSET_COMMIT, version, commit, codes)
         await self._decided(asking, *OUT_OF_THE_GROUP, what="commit of offsets in a transaction")
         accepted = {(group, *partition): offset for partition, offset in offsets.items()}
@@ -366,14 +374,16 @@ class ProducerProcess:
             producer_epoch=self._epoch,
             committed=commit,
         )
-        bumps = self._bumps
+        bumps = self.bumps
         answer, code = await self._ask_own(ApiKey.END_TXN, END_NEW if bumps else END_OLD, request)
         if code == ErrorCode.INVALID_TXN_STATE:
             self.ledger.ended(transaction, commit=False)  # aborted for its age, or nothing has reached the coordinator
             if commit or bumps:
                 raise Fenced(f"end: {code.name}")
         elif code:
-            self.session.expect(code, *FENCED, what="end of a transaction")
+            # A coordinator that aborts an old transaction bumps the epoch once, which does not fence this request.
+            by_whom = (ErrorCode.INVALID_PRODUCER_ID_MAPPING,) if bumps and self.is_newest else FENCED
+            self.session.expect(code, *by_whom, what="end of a transaction")
             raise Fenced(f"end: {code.name}")
         else:
             self.ledger.ended(transaction, commit=commit)

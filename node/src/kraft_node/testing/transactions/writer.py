@@ -6,6 +6,7 @@ successor takes over, while the former, once it wakes up, goes on as if nothing 
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.testing.script import Script
@@ -21,6 +22,8 @@ LIVES_MS: Final = (300.0, 1500.0, 4000.0, 15_000.0)
 PAUSES_MS: Final = (400.0, 2000.0, 8000.0)
 KILLED_SHARE, ABORTED_SHARE, PLAIN_PAUSE_MS = 0.4, 0.3, 400.0
 RECORDS_MAX, PARTITIONS_MAX, ROUNDS_MAX = 4, 4, 3
+EMPTY_SEEDS, EMPTY_SHARE = 0.3, 0.3
+"""Share of the seeds with transactions that are aborted while they are empty, and their share there."""
 
 
 class TransactionWriter:
@@ -46,6 +49,9 @@ class TransactionWriter:
         self._partitions = partitions
         self._timeout_ms = timeout_ms
         self._rng = cluster.world.rng
+        # A generator of its own keeps the runs of other seeds unchanged.
+        self._own = random.Random(f"{name} {cluster.world.seed}")
+        self._empty_share = EMPTY_SHARE if random.Random(f"empty {cluster.world.seed}").random() < EMPTY_SEEDS else 0.0
         self._producers: list[ProducerProcess] = []
 
     @property
@@ -80,6 +86,10 @@ class TransactionWriter:
         session = ClusterSession(self._cluster, f"{self.session.name}.{len(self._producers) + 1}")
         by_id = self._rng.random() < 0.5
         producer = ProducerProcess(session, self._ledger, self.transactional_id, self._timeout_ms, by_id=by_id)
+        for former in self._producers:
+            former.is_newest = False
+        # A former process whose initialization is under way may take over later.
+        producer.is_newest = all(former.is_initialized for former in self._producers)
         self._producers.append(producer)
         return producer
 
@@ -108,6 +118,9 @@ class TransactionWriter:
     async def _transaction(self, producer: ProducerProcess) -> None:
         rng = self._rng
         transaction = producer.begin()
+        if producer.bumps and self._own.random() < self._empty_share:
+            await producer.end(commit=False)  # as after a rebalance: nothing was sent
+            return
         number = 0
         try:
             for _ in range(rng.randint(1, ROUNDS_MAX)):
