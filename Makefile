@@ -17,7 +17,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-properties test-alone test-pipeline test-spark42 test-lake table-kills matrix check check-style check-types check-tidy format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator detection exhaustive bench bench-quick faults migration-faults crash-points soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-properties suites test-alone test-pipeline test-spark42 test-lake table-kills matrix check check-style check-types check-tidy format sim sim-groups sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator detection exhaustive bench bench-quick faults migration-faults crash-points soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -71,6 +71,10 @@ test-random: $(VENV)/.dev ## run the everyday tests, or PICK of them, in the ran
 
 test-slow: $(VENV)/.dev ## run the tests of the night, or PICK of them; those that bugs are planted for have their own targets
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow -rs --durations=15 --ignore=tests/sim/test_planted.py $(or $(PICK),tests)
+
+suites: $(VENV)/.dev ## run the test suites of franz-go, sarama and librdkafka, or SUITE, against clusters of ours; needs Go, npm, a C++ compiler and Java
+	-@$(BIN)/python tools/peers.py install 4.3.1
+	$(BIN)/python -m tests.suites $(SUITE)
 
 TIMES ?= 10
 test-properties: $(VENV)/.dev ## run the properties with TIMES=n times their examples; every day a third of the examples is tried
