@@ -24,8 +24,8 @@ KNOWN: Final[dict[str, str]] = {}
 
 def run(server: str, folder: Path, *, records: int = 20_000) -> Results:
     """Run the suite. `records`: how many each chain copies."""
-    program = folder / "kgo.test"
-    go_test(go_module(MODULE, VERSION, folder) / "pkg" / "kgo", program)
+    program, source = folder / "kgo.test", go_module(MODULE, VERSION, folder) / "pkg" / "kgo"
+    go_test(source, program)
     results = Results()
     with three_brokers(server, folder) as bootstrap:
         settings = {
@@ -39,7 +39,7 @@ def run(server: str, folder: Path, *, records: int = 20_000) -> Results:
             done = subprocess.run(
                 [str(program), "-test.v", f"-test.timeout={TIME_OUT_S}s", *chosen],
                 env={**os.environ, **settings},
-                cwd=folder,
+                cwd=source,  # one test reads a file of the package
                 capture_output=True,
                 text=True,
                 errors="replace",
