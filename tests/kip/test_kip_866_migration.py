@@ -330,3 +330,15 @@ def test_a_broker_that_becomes_incompatible_is_listed_and_gets_no_requests() -> 
     assert world.register(1, incarnation=2) == [ErrorCode.NONE]
     world.cluster.rest(100)
     assert node.migration.steering.waiting == [1]
+
+
+def test_a_broker_that_was_unregistered_with_replicas_is_reported() -> None:
+    """The migration was finished without it, and its replicas were lost: it could not return with ZooKeeper."""
+    world = Migrating()
+    world.migrate()
+    node: Any = world.cluster.active.node
+    assert node.migration.status()["missingBrokers"] == []
+    assert not world.ask(m.UnregisterBrokerRequest(2)).error_code
+    world.cluster.rest(1_000)
+    assert node.migration.status()["zookeeperBrokers"] == [1]
+    assert node.migration.status()["missingBrokers"] == [2]

@@ -247,6 +247,11 @@ class PartitionLists:
         self.directories: Interner[Directories] = Interner(())
         self.extras: Interner[Extra] = Interner(NO_EXTRA)
 
+    def replica_brokers(self) -> set[int]:
+        """The brokers with replicas. Each ISR is a part of the replicas, so all lists in use count."""
+        lists = self.brokers
+        return {broker for one, uses in zip(lists.values, lists.counts, strict=True) if uses > 0 for broker in one}
+
     def pin(self) -> None:
         """Keep the lists of released rows readable until `unpin`; pins are counted."""
         self.brokers.pin()

@@ -119,6 +119,7 @@ class NodeMigration:
     def status(self) -> dict[str, Any]:
         """For `/status`; only the active controller knows more than the state."""
         driver, image = self.driver, self.image
+        registered = {one.id for one in image.brokers.values()}
         return {
             "state": visible_state(image).name,
             "recordedState": image.zk_migration_state,
@@ -129,6 +130,7 @@ class NodeMigration:
             "lagRecords": driver.lag,
             "zookeeperBrokers": sorted(one.id for one in image.brokers.values() if one.is_migrating_zk_broker),
             "kraftBrokers": sorted(one.id for one in image.brokers.values() if not one.is_migrating_zk_broker),
+            "missingBrokers": sorted(image.topics.lists.replica_brokers() - registered),
             "waitingBrokers": self.steering.waiting,
             "incompatibleBrokers": driver.incompatible,
             "blockingMs": driver.blocking_ms,

@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from kraft_cli.commands import output, show
-from kraft_cli.migration.status import FINISHED, KEY, leads_without_key, read_page
+from kraft_cli.migration.status import FINISHED, KEY, leads_without_key, missing_brokers, read_page
 from kraft_cli.migration.survey import FILE
 from kraft_cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure, pause
 from kraft_protocol.configs.properties import decode_properties, parse_properties
@@ -49,7 +49,8 @@ def finalize(
     """Check that no broker uses ZooKeeper, set the key to false in the files, restart the controllers one by one.
 
     HOST:PORT is the `http.listener` of a controller: name all controllers. Refused, with exit code 3, while a broker
-    uses ZooKeeper or ZooKeeper is behind. Without --restart, restart the controllers in the order that is printed.
+    uses ZooKeeper, a broker with replicas is not registered, or ZooKeeper is behind. Without --restart, restart the
+    controllers in the order that is printed.
     """
     pages = {address: read_page(address) for address in addresses}
     order = order_of(pages)
@@ -111,6 +112,9 @@ def refusal(migration: Mapping[str, Any]) -> str | None:
     if migration["zookeeperBrokers"]:
         names = ", ".join(map(str, migration["zookeeperBrokers"]))
         return f"brokers {names} use ZooKeeper: restart them without it first"
+    missing = missing_brokers(migration)
+    if missing is not None:
+        return missing
     if migration["state"] != "MIGRATION_FINISHED" or migration["driver"] != "DUAL_WRITE":
         return (
             f"the state is {migration['state']}, the driver is in {migration['driver']}: follow it with migrate status"

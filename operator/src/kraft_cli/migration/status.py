@@ -129,6 +129,21 @@ def leads_without_key(pages: Mapping[str, Mapping[str, Any]]) -> str | None:
     return None
 
 
+def missing_brokers(migration: Mapping[str, Any]) -> str | None:
+    """What to do about brokers that have replicas, but are not registered; None if there are none.
+
+    After the end of the migration they cannot return with ZooKeeper. Older controllers do not report them.
+    """
+    missing = migration.get("missingBrokers")
+    if not missing:
+        return None
+    names = ", ".join(map(str, missing))
+    return (
+        f"brokers {names} have replicas, but are not registered: start them without ZooKeeper "
+        "(broker-ID-kraft.properties), or move their replicas away first"
+    )
+
+
 def advice(active: dict[str, Any] | None, nodes: list[dict[str, Any]], some_are_silent: bool) -> str:
     """What to do next. `some_are_silent`: some nodes did not send their status, so they may migrate."""
     if active is None:
@@ -147,6 +162,9 @@ def advice(active: dict[str, Any] | None, nodes: list[dict[str, Any]], some_are_
         brokers = ", ".join(map(str, active["zookeeperBrokers"]))
         return f"restart the brokers {brokers} without ZooKeeper (broker-ID-kraft.properties), one by one"
     if active["state"] == "MIGRATION_FINISHED":
+        missing = missing_brokers(active)
+        if missing is not None:
+            return missing
         return f"kraftcluster migrate finalize: it sets {KEY}=false on the controllers; there is no way back"
     return f"nothing: remove {KEY} and the keys of ZooKeeper"
 

@@ -103,6 +103,7 @@ def _migration(found: dict[str, Any]) -> ControllerMigration | None:
         own["lagRecords"],
         tuple(own["zookeeperBrokers"]),
         tuple(own["waitingBrokers"]),
+        tuple(own.get("missingBrokers", ())),
     )
     return ControllerMigration(recorded, True, active)
 

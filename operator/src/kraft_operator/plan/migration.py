@@ -81,6 +81,9 @@ def reason_against_end(s: Situation) -> str | None:
         return "no controller reports that it is active: the brokers that use ZooKeeper are unknown"
     if active.on_zookeeper:
         return _against_brokers(active.on_zookeeper, partitions_outside(s))
+    if active.missing:
+        has = f"broker {_ids(active.missing)} has replicas, but is not registered"
+        return f"{has}: start it, or move its replicas away; without replicas it may stay unregistered"
     if active.driver != DUAL_WRITE:
         return f"the driver of the migration is in {active.driver}, not in {DUAL_WRITE}"
     if active.blockers:

@@ -99,6 +99,7 @@ def test_without_an_answer_the_command_fails() -> None:
         ({"state": "MIGRATION_READY"}, "wait: the metadata"),
         ({"waitingBrokers": [2]}, "wait until all brokers"),
         ({"state": "MIGRATION_FINISHED", "zookeeperBrokers": []}, "migrate finalize"),
+        ({"state": "MIGRATION_FINISHED", "missingBrokers": [4]}, "brokers 4 have replicas, but are not registered"),
         ({"state": "KRAFT"}, "nothing: remove"),
     ],
 )

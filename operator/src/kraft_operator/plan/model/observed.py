@@ -243,6 +243,8 @@ class ActiveMigration:
     """Registered brokers that use ZooKeeper."""
     waiting: tuple[int, ...] = ()
     """Brokers that have not received the metadata yet."""
+    missing: tuple[int, ...] = ()
+    """Brokers that have replicas, but are not registered."""
 
 
 @dataclass(frozen=True, slots=True)
