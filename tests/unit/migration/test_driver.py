@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kraft_node.base.env import Env
+from kraft_node.metadata.features import parse_metadata_version
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.migration.claim import ControllerClaim, claim
 from kraft_node.migration.driver import LOOK_MS, REQUESTS_MS, MigrationDriver
@@ -37,7 +38,7 @@ BROKER = RegisterBrokerRecord(1, True, Uuid(b"b" * 16), 7, fenced=False)
 class World:
     """One driver, whose metadata log has the migration by default. Jobs of the lane wait for `settle`."""
 
-    def __init__(self, state: int = MIGRATION) -> None:
+    def __init__(self, state: int = MIGRATION, level: int = 21) -> None:
         self.time = StoppedTime(now=1_000)
         self.servers = SimZooKeeper()
         self.servers.put(paths.CONTROLLER_EPOCH, b"4")
@@ -59,7 +60,7 @@ class World:
         image = self.loader.image
         self.driver = MigrationDriver(env, 3001, "c", image, self, self, self._connect, lambda: [3001], None)
         self.loader.publishers.append(self.driver.moved)
-        self.commit(FeatureLevelRecord("metadata.version", 21), ZkMigrationStateRecord(state))
+        self.commit(FeatureLevelRecord("metadata.version", level), ZkMigrationStateRecord(state))
         if state == MIGRATION:
             self.commit(TopicRecord("a", Uuid(b"a" * 16)))
 
@@ -149,6 +150,15 @@ class _Session(SimSession):
             return super().children(paths)
         finally:
             self._servers = self._world.servers
+
+
+@pytest.mark.parametrize("release", ["3.4", "3.5"])
+def test_a_migration_that_an_older_release_began_is_continued(release: str) -> None:
+    """Apache Kafka 3.9.2 begins migrations from 3.6-IV1 on, too, and continues those of older controllers."""
+    world = World(level=parse_metadata_version(release).level)
+    world.lead()
+    world.retain("1")
+    assert (world.retention, world.driver.lag) == ("1", 0)
 
 
 def test_a_session_that_begins_while_the_leadership_is_lost_is_closed() -> None:
