@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -165,3 +166,27 @@ def test_secrets_that_controllers_need_are_reported() -> None:
     servers = zookeeper()
     servers.put("/config/brokers/1", b'{"version":1,"config":{"ssl.key.password":"encryptedPassword:x"}}')
     assert found(servers) == ["warning controllers: broker configurations have encrypted passwords"]
+
+
+@pytest.mark.parametrize(
+    ("readiness", "findings"),
+    [
+        ({}, []),
+        ({"isReady": False}, ["preparation broker 1: its registration says that it is not ready"]),
+        ({"clusterId": "x"}, ["blocker broker 1: its registration has the cluster id x, ZooKeeper has abc"]),
+        (
+            {"ibp": "3.4-IV0"},
+            [f"blocker broker 1: its registration has the ibp 3.4-IV0, its {VERSION} is 3.9-IV0"],
+        ),
+        ({"ibp": "y"}, [f"blocker broker 1: its registration has the ibp y, its {VERSION} is 3.9-IV0"]),
+        ({"isReady": 1}, ["blocker ZooKeeper: znode /brokers/ids/1: the field isReady is 1, not of type bool"]),
+    ],
+)
+def test_a_registration_of_the_draft_is_judged(readiness: dict[str, Any], findings: list[str]) -> None:
+    """Version 6 of the registration, which no release writes."""
+    servers = zookeeper()
+    ready = {"isReady": True, "clusterId": "abc", "ibp": "3.9-IV0"}
+    servers.put(
+        "/brokers/ids/1", json.dumps({"version": 6, "endpoints": [], "kraftMigration": ready | readiness}).encode()
+    )
+    assert found(servers) == findings

@@ -23,7 +23,13 @@ from kraft_node.migration.gates import LAST_OF_ZOOKEEPER, ZooKeeperView, look
 from kraft_node.migration.passwords import MARK, PasswordEncoder
 from kraft_node.migration.reading import MetadataReader
 from kraft_node.migration.tree import paths
-from kraft_node.migration.tree.values import ControllerValue, ZnodeError, read_broker, read_controller
+from kraft_node.migration.tree.values import (
+    ControllerValue,
+    DraftReadiness,
+    ZnodeError,
+    read_broker,
+    read_controller,
+)
 from kraft_node.migration.zookeeper import ZooKeeper
 from kraft_protocol.wire.api import ApiKey
 
@@ -95,6 +101,8 @@ class Survey(NamedTuple):
     """Topics that are being deleted."""
     faults: list[str]
     """Znodes that cannot be read."""
+    readiness: dict[int, DraftReadiness]
+    """Live broker -> its readiness, if it has registered as in KIP-866's draft."""
 
 
 class _Sealed(PasswordEncoder):
@@ -115,12 +123,15 @@ def survey(zookeeper: ZooKeeper, rng: Rng) -> Survey:
     view = look(zookeeper)
     (controller,) = zookeeper.get([paths.CONTROLLER])
     faults = []
-    endpoints = {}
+    endpoints, readiness = {}, {}
     live = sorted(view.live)
     places = [f"{paths.BROKER_IDS}/{broker}" for broker in live]
     for broker, path, znode in zip(live, places, zookeeper.get(places), strict=True):
         try:
-            endpoints[broker] = () if znode is None else read_broker(path, znode.data).endpoints
+            value = None if znode is None else read_broker(path, znode.data)
+            endpoints[broker] = () if value is None else value.endpoints
+            if value is not None and value.readiness is not None:
+                readiness[broker] = value.readiness
         except ZnodeError as e:
             faults.append(str(e))
     sealed = _Sealed(rng)
@@ -139,6 +150,7 @@ def survey(zookeeper: ZooKeeper, rng: Rng) -> Survey:
         sealed.count,
         deleting or [],
         faults,
+        readiness,
     )
 
 
@@ -185,6 +197,26 @@ def _of_brokers(found: Survey, brokers: Mapping[int, BrokerFacts]) -> Iterator[F
             yield Finding(BLOCKER, name, f"its configuration cannot be read: {facts.problem}", fix)
             continue
         yield from _of_broker(name, facts)
+        if broker in found.readiness:
+            yield from _of_readiness(name, found.readiness[broker], view.cluster_id, facts)
+
+
+def _of_readiness(
+    name: str, readiness: DraftReadiness, cluster_id: str | None, facts: BrokerFacts
+) -> Iterator[Finding]:
+    restart = "restart the broker with the right configuration"
+    if not readiness.is_ready:
+        yield Finding(PREPARATION, name, "its registration says that it is not ready", "run kraftcluster migrate start")
+    if readiness.cluster_id != cluster_id:
+        reason = f"its registration has the cluster id {readiness.cluster_id}, ZooKeeper has {cluster_id}"
+        yield Finding(BLOCKER, name, reason, restart)
+    try:
+        level = parse_metadata_version(readiness.ibp).level
+    except ValueError:
+        level = None
+    if level is None or level != level_of(facts):
+        reason = f"its registration has the ibp {readiness.ibp}, its {VERSION_KEY} is {facts.configs.get(VERSION_KEY)}"
+        yield Finding(BLOCKER, name, reason, restart)
 
 
 def _of_broker(name: str, facts: BrokerFacts) -> Iterator[Finding]:

@@ -49,12 +49,21 @@ class PartitionValue(NamedTuple):
     leader_recovering: int = RECOVERED
 
 
+class DraftReadiness(NamedTuple):
+    """`kraftMigration` of a registration of version 6, which is in KIP-866's draft. No release of Kafka writes it."""
+
+    is_ready: bool
+    cluster_id: str
+    ibp: str
+
+
 class BrokerValue(NamedTuple):
     """`/brokers/ids/ID`: what the migration shows of a broker's registration."""
 
     version: int
     endpoints: tuple[str, ...]
     features: Mapping[str, Any]
+    readiness: DraftReadiness | None = None
 
 
 class ControllerValue(NamedTuple):
@@ -198,9 +207,12 @@ def config_change_data(entity_path: str) -> bytes:
 def read_broker(path: str, data: bytes) -> BrokerValue:
     """Parse `/brokers/ids/ID`. Raises ZnodeError if the version is missing or a field is malformed."""
     fields = ZnodeFields(path, data)
-    return BrokerValue(
-        fields.get("version", int), tuple(fields.get("endpoints", list, [])), fields.get("features", dict, {})
-    )
+    readiness = None
+    if "kraftMigration" in fields.all:
+        of = ZnodeFields(path, json.dumps(fields.get("kraftMigration", dict)).encode())
+        readiness = DraftReadiness(of.get("isReady", bool), of.get("clusterId", str), of.get("ibp", str))
+    version, endpoints = fields.get("version", int), tuple(fields.get("endpoints", list, []))
+    return BrokerValue(version, endpoints, fields.get("features", dict, {}), readiness)
 
 
 def read_controller(path: str, data: bytes) -> ControllerValue:
