@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from kraft_cli.commands import output, show
-from kraft_cli.migration.status import FINISHED, KEY, leads_without_key, missing_brokers, read_page
+from kraft_cli.migration.status import FINISHED, KEY, brokers_left_behind, leads_without_key, read_page
 from kraft_cli.migration.survey import FILE
 from kraft_cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure, pause
 from kraft_protocol.configs.properties import decode_properties, parse_properties
@@ -112,9 +112,9 @@ def refusal(migration: Mapping[str, Any]) -> str | None:
     if migration["zookeeperBrokers"]:
         names = ", ".join(map(str, migration["zookeeperBrokers"]))
         return f"brokers {names} use ZooKeeper: restart them without it first"
-    missing = missing_brokers(migration)
-    if missing is not None:
-        return missing
+    left_behind = brokers_left_behind(migration)
+    if left_behind is not None:
+        return left_behind
     if migration["state"] != "MIGRATION_FINISHED" or migration["driver"] != "DUAL_WRITE":
         return (
             f"the state is {migration['state']}, the driver is in {migration['driver']}: follow it with migrate status"

@@ -129,19 +129,22 @@ def leads_without_key(pages: Mapping[str, Mapping[str, Any]]) -> str | None:
     return None
 
 
-def missing_brokers(migration: Mapping[str, Any]) -> str | None:
-    """What to do about brokers that have replicas, but are not registered; None if there are none.
+def brokers_left_behind(migration: Mapping[str, Any]) -> str | None:
+    """What to do about brokers that would be left behind by the end of the migration; None if there are none.
 
-    After the end of the migration they cannot return with ZooKeeper. Older controllers do not report them.
+    They have replicas, but are not registered, or they run with ZooKeeper, but take no part. Older controllers do not
+    report them.
     """
-    missing = migration.get("missingBrokers")
-    if not missing:
-        return None
-    names = ", ".join(map(str, missing))
-    return (
-        f"brokers {names} have replicas, but are not registered: start them without ZooKeeper "
-        "(broker-ID-kraft.properties), or move their replicas away first"
-    )
+    missing, ignored = migration.get("missingBrokers"), migration.get("incompatibleBrokers")
+    if missing:
+        names = ", ".join(map(str, missing))
+        return (
+            f"brokers {names} have replicas, but are not registered: start them without ZooKeeper "
+            "(broker-ID-kraft.properties), or move their replicas away first"
+        )
+    if ignored:
+        return f"brokers run with ZooKeeper, but take no part in the migration: stop them ({'; '.join(ignored)})"
+    return None
 
 
 def advice(active: dict[str, Any] | None, nodes: list[dict[str, Any]], some_are_silent: bool) -> str:
@@ -162,9 +165,9 @@ def advice(active: dict[str, Any] | None, nodes: list[dict[str, Any]], some_are_
         brokers = ", ".join(map(str, active["zookeeperBrokers"]))
         return f"restart the brokers {brokers} without ZooKeeper (broker-ID-kraft.properties), one by one"
     if active["state"] == "MIGRATION_FINISHED":
-        missing = missing_brokers(active)
-        if missing is not None:
-            return missing
+        left_behind = brokers_left_behind(active)
+        if left_behind is not None:
+            return left_behind
         return f"kraftcluster migrate finalize: it sets {KEY}=false on the controllers; there is no way back"
     return f"nothing: remove {KEY} and the keys of ZooKeeper"
 
@@ -181,6 +184,7 @@ def lines(found: dict[str, Any]) -> list[str]:
             f"brokers      with ZooKeeper: {_ids(active['zookeeperBrokers'])}; without: {_ids(active['kraftBrokers'])}",
         ]
         shown += [f"blocked by   {blocker}" for blocker in active["blockers"]]
+        shown += [f"ignored      {broker}" for broker in active.get("incompatibleBrokers", ())]
     for node in found["controllers"]:
         if node["problem"]:
             shown.append(f"controller   {node['address']}: {node['problem']}")

@@ -104,6 +104,7 @@ def _migration(found: dict[str, Any]) -> ControllerMigration | None:
         tuple(own["zookeeperBrokers"]),
         tuple(own["waitingBrokers"]),
         tuple(own.get("missingBrokers", ())),
+        tuple(own.get("incompatibleBrokers", ())),
     )
     return ControllerMigration(recorded, True, active)
 

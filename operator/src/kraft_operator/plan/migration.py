@@ -84,6 +84,8 @@ def reason_against_end(s: Situation) -> str | None:
     if active.missing:
         has = f"broker {_ids(active.missing)} has replicas, but is not registered"
         return f"{has}: start it, or move its replicas away; without replicas it may stay unregistered"
+    if active.ignored:
+        return f"brokers run with ZooKeeper, but take no part in the migration: stop them ({'; '.join(active.ignored)})"
     if active.driver != DUAL_WRITE:
         return f"the driver of the migration is in {active.driver}, not in {DUAL_WRITE}"
     if active.blockers:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kraft_cli.kraftcluster import main
-from kraft_cli.migration.status import summary
+from kraft_cli.migration.status import lines, summary
 
 ACTIVE: dict[str, Any] = {
     "state": "MIGRATION_ACTIVE",
@@ -100,11 +100,20 @@ def test_without_an_answer_the_command_fails() -> None:
         ({"waitingBrokers": [2]}, "wait until all brokers"),
         ({"state": "MIGRATION_FINISHED", "zookeeperBrokers": []}, "migrate finalize"),
         ({"state": "MIGRATION_FINISHED", "missingBrokers": [4]}, "brokers 4 have replicas, but are not registered"),
+        ({"state": "MIGRATION_FINISHED", "incompatibleBrokers": ["broker 7 x"]}, "stop them (broker 7 x)"),
         ({"state": "KRAFT"}, "nothing: remove"),
     ],
 )
 def test_the_next_step_follows_from_the_state(changes: dict[str, Any], words: str) -> None:
     assert words in summary({"h:1": {"nodeId": 1, "migration": {**ACTIVE, **changes}}})["next"]
+
+
+def test_brokers_that_take_no_part_are_listed() -> None:
+    """The guide says that `migrate status` lists them; it showed them with --json only."""
+    shown = lines(
+        summary({"h:1": {"nodeId": 1, "migration": {**ACTIVE, "incompatibleBrokers": ["broker 7 is fenced"]}}})
+    )
+    assert "ignored      broker 7 is fenced" in shown
 
 
 def test_standbys_alone_do_not_know_the_next_step() -> None:

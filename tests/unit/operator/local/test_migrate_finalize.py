@@ -120,6 +120,7 @@ def test_the_order_is_printed_before_the_wait_for_programs_too(controllers: Cont
     [
         ({"zookeeperBrokers": [2, 5]}, "brokers 2, 5 use ZooKeeper"),
         ({"missingBrokers": [4]}, "brokers 4 have replicas, but are not registered"),
+        ({"incompatibleBrokers": ["broker 7 is fenced"]}, "take no part in the migration: stop them (broker 7 is"),
         ({"lagRecords": 7}, "ZooKeeper is 7 records behind"),
         ({"blockers": ["no answer"]}, "the migration is blocked: no answer"),
         ({"driver": "SYNC_KRAFT_TO_ZK"}, "the driver is in SYNC_KRAFT_TO_ZK"),

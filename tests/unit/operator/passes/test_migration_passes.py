@@ -39,12 +39,13 @@ PAGE = {
         "zookeeperBrokers": [5001],
         "waitingBrokers": [5001],
         "missingBrokers": [5002],
+        "incompatibleBrokers": ["i"],
     },
 }
 
 
 def test_the_page_of_a_controller_is_understood() -> None:
-    active = ActiveMigration("MIGRATION_ACTIVE", "DUAL_WRITE", ("b",), 2, (5001,), (5001,), (5002,))
+    active = ActiveMigration("MIGRATION_ACTIVE", "DUAL_WRITE", ("b",), 2, (5001,), (5001,), (5002,), ("i",))
     assert parsed(PAGE).migration == ControllerMigration(1, True, active)
     other = {**PAGE, "migration": {**PAGE["migration"], "isActive": False}}  # type: ignore[dict-item]
     assert parsed(other).migration == ControllerMigration(1, True)

@@ -113,6 +113,10 @@ def test_controllers_restart_for_another_address_of_zookeeper_while_brokers_wait
 AGAINST = {
     "brokers": (_reports(zk_migration.MIGRATION, DUAL), "broker 11, 12 uses ZooKeeper"),
     "missing": (_reports(zk_migration.MIGRATION, replace(OVER, missing=(11,))), "broker 11 has replicas, but is not"),
+    "ignored": (
+        _reports(zk_migration.MIGRATION, replace(OVER, ignored=("broker 9 is fenced",))),
+        "stop them (broker 9",
+    ),
     "driver": (_reports(zk_migration.MIGRATION, replace(OVER, driver="SYNC_KRAFT_TO_ZK")), "SYNC_KRAFT_TO_ZK"),
     "blockers": (_reports(zk_migration.MIGRATION, replace(OVER, blockers=("broker 9 is fenced",))), "broker 9"),
     "lag": (_reports(zk_migration.MIGRATION, replace(OVER, lag=3)), "lacks 3 metadata records"),

@@ -245,6 +245,8 @@ class ActiveMigration:
     """Brokers that have not received the metadata yet."""
     missing: tuple[int, ...] = ()
     """Brokers that have replicas, but are not registered."""
+    ignored: tuple[str, ...] = ()
+    """Brokers that run with ZooKeeper, but take no part in the migration, with reasons."""
 
 
 @dataclass(frozen=True, slots=True)
