@@ -55,9 +55,18 @@ def described(cluster: OldCluster) -> dict[str, list[str]]:
     for name, (tool, *args) in tools.items():
         out = run_old_tool(cluster.folder, tool, "--bootstrap-server", cluster.bootstrap, *args)
         # Eligible leaders: brokers with ZooKeeper name none, brokers of ours an empty list.
-        shown = [" ".join(line.partition("Elr:")[0].split()) for line in out.splitlines()]
+        shown = [_ordered(" ".join(line.partition("Elr:")[0].split())) for line in out.splitlines()]
         found[name] = sorted(line for line in shown if line)
     return found
+
+
+def _ordered(line: str) -> str:
+    """The line with its list of values sorted.
+
+    Brokers of Apache Kafka 3.9.2 without ZooKeeper show a user's mechanisms in the order of a Java HashMap by identity.
+    """
+    head, are, values = line.partition(" are ")
+    return head + are + ", ".join(sorted(values.split(", ")))
 
 
 def migrated(cluster: OldCluster) -> bool:
