@@ -190,9 +190,9 @@ crash-points: $(VENV)/.dev ## cut the power of a node on a real file system POIN
 
 RUNS ?= 1
 SEED ?= 1
-migration-faults: $(VENV)/.dev ## migrate RUNS=n clusters of Apache Kafka 3.9.2 from ZooKeeper under faults, from SEED=n, or with REVERT=1 there and back; needs Java
+migration-faults: $(VENV)/.dev ## migrate RUNS=n clusters of Apache Kafka 3.9.2 from ZooKeeper under faults, from SEED=n; there and back with REVERT=any, reading, or 0 to 3 replaced brokers; needs Java
 	-@$(BIN)/python tools/peers.py install 3.9.2
-	$(BIN)/python -m tests.faults.migration --runs $(RUNS) --seed $(SEED) $(if $(REVERT),--revert)
+	$(BIN)/python -m tests.faults.migration --runs $(RUNS) --seed $(SEED) $(if $(REVERT),--revert $(REVERT))
 
 bench: $(VENV)/.dev peers ## measure our server beside Apache Kafka on this machine: two hours; bench-quick checks that every row works
 	$(BIN)/python -m bench run

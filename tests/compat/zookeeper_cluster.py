@@ -194,14 +194,15 @@ class OldCluster:
     def __post_init__(self) -> None:
         require_old_peer()
         self.zookeeper = ZooKeeperServer(self.folder / "zookeeper")
-        ports = free_ports(self.brokers + self.controllers + 1)
-        self.sasl_port = ports.pop()
-        """Of the first broker: SASL_PLAINTEXT with SCRAM-SHA-256, where delegation tokens are made."""
+        ports = free_ports(2 * self.brokers + self.controllers)
+        self.sasl_ports = {i: ports.pop() for i in range(1, self.brokers + 1)}
+        """Of the brokers: SASL_PLAINTEXT with SCRAM-SHA-256, where delegation tokens are made."""
         self.controller_ports = {3001 + i: ports[self.brokers + i] for i in range(self.controllers)}
         self.voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in self.controller_ports.items())
         self.nodes: dict[int, Target] = {}
         self._former: dict[int, Target] = {}
         """Brokers that were restarted without ZooKeeper, as they were before."""
+        self._stopped_controllers: dict[int, Target] = {}
         self._broker_ports = dict(enumerate(ports[: self.brokers], 1))
 
     @property
@@ -239,12 +240,11 @@ class OldCluster:
             }
             if not self.is_prepared:
                 values["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT"
-            if broker_id == 1:
-                values["listeners"] += f",SASL_PLAINTEXT://127.0.0.1:{self.sasl_port}"
-                values["sasl.enabled.mechanisms"] = "SCRAM-SHA-256"
-                values["listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config"] = (
-                    "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-                )
+            values["listeners"] += f",SASL_PLAINTEXT://127.0.0.1:{self.sasl_ports[broker_id]}"
+            values["sasl.enabled.mechanisms"] = "SCRAM-SHA-256"
+            values["listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config"] = (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            )
             node = OldNode(f"broker-{broker_id}", self.folder / f"broker-{broker_id}", values, port, port)
             self.nodes[broker_id] = node
             node.launch()
@@ -358,8 +358,8 @@ class OldCluster:
         node.launch()
         node.wait_ready()
 
-    def stop_our_controllers(self) -> Path:
-        """Stop our controllers, the active one last. Returns the folder of its metadata log."""
+    def stop_our_controllers(self, *, killed: bool = False) -> Path:
+        """Stop our controllers, the active one last, or kill them. Returns the folder of its metadata log."""
         ours = {node_id: self.nodes[node_id] for node_id in self.controller_ports}
 
         def active() -> int | None:
@@ -368,8 +368,19 @@ class OldCluster:
 
         last = wait_for("an active controller", active)
         for node_id in sorted(ours, key=lambda number: number == last):
-            self.nodes.pop(node_id).stop()
+            node = self._stopped_controllers[node_id] = self.nodes.pop(node_id)
+            if killed:
+                node.kill()
+            else:
+                node.stop()
         return ours[last].data / "__cluster_metadata-0"
+
+    def launch_our_controllers(self) -> None:
+        """Start the controllers again that were stopped."""
+        self.nodes |= self._stopped_controllers
+        self._stopped_controllers = {}
+        for node_id in self.controller_ports:
+            self.nodes[node_id].launch()
 
     def migration(self) -> dict[str, Any]:
         """What the active controller of ours says about the migration; empty while there is none."""

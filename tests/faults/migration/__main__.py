@@ -10,7 +10,7 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.faults.migration.run import Migration
+from tests.faults.migration.run import REVERTS, Migration
 
 
 def main() -> int:
@@ -20,7 +20,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=600.0, help="no run begins later")
     parser.add_argument("--faults", type=int, default=2, help="faults in each state")
-    parser.add_argument("--revert", action="store_true", help="go back to ZooKeeper from a state of the seed")
+    text = "go back to ZooKeeper while controllers read it, once that many brokers are ours, or as the seed says"
+    parser.add_argument("--revert", choices=REVERTS, help=text)
     options = parser.parse_args()
     deadline = time.monotonic() + 60 * options.minutes
     bad = done = 0

@@ -2,9 +2,10 @@
 
 The parties: three brokers of Apache Kafka 3.9.2 that become ours, three controllers of ours, ZooKeeper. A party is
 killed (SIGKILL) and started again, or stopped (SIGSTOP) for longer or shorter than its session. Clients write, read,
-commit and open transactions all the time. At the end each acknowledged record exists once, aborted records do not, no
-acknowledged commit of an offset is lost, and Kafka's own tools describe the same as before the migration. A run is
-finished, or reverted to ZooKeeper while some of the brokers are ours.
+commit, open transactions, and change delegation tokens all the time. At the end each acknowledged record exists once,
+aborted records do not, no acknowledged commit of an offset is lost, each broker knows exactly the acknowledged tokens,
+and Kafka's own tools describe the same as before the migration. A run is
+finished, or reverted to ZooKeeper: while some of the brokers are ours, or while the controllers read ZooKeeper.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from kraft_node.metadata.kinds.zk_migration import MIGRATION
+from kraft_node.metadata.log_batches import decode_batches
+from kraft_protocol.records.batch import whole_batches
+from kraft_protocol.wire.stored import ZkMigrationStateRecord
 from tests.compat.members import wait_for
 from tests.compat.targets import Target
 from tests.compat.zookeeper_cluster import OldCluster, OldNode, OurController
-from tests.faults.migration.reverting import revert
+from tests.faults.migration.reverting import Revert
+from tests.faults.migration.tokens import Bearer
 from tests.faults.migration.workload import (
     CLIENT,
     PARTITIONS,
@@ -37,8 +43,14 @@ from tests.golden.migration.test_whole_migration import described, topics_at
 SESSION_MS: Final = 6_000
 PAUSE_S: Final = (1.0, 10.0)
 STATE_S: Final = 300.0
+READING_S: Final = 1.5
+"""About as long as a controller reads ZooKeeper."""
 DUAL: Final = "made-in-both-worlds"
 """A topic that is made while changes go to both worlds."""
+ANY: Final = "any"
+READING: Final = "reading"
+REVERTS: Final = (ANY, READING, "0", "1", "2", "3")
+"""When a run is reverted: while the controllers read ZooKeeper, or once that many brokers are ours."""
 FAILED_LOAD: Final = b"Uncaught exception in scheduled task 'load-txns"
 QUICK: Final = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
@@ -53,12 +65,20 @@ QUICK: Final = {
 class Migration:
     """A run. `play` raises AssertionError if something was lost, or does not go on."""
 
-    def __init__(self, folder: Path, seed: int, faults: int, *, reverts: bool = False) -> None:
-        """`reverts`: go back to ZooKeeper before the end, from a state that the seed chooses."""
+    def __init__(self, folder: Path, seed: int, faults: int, *, reverts: str | None = None) -> None:
+        """`reverts`: one of REVERTS, to go back to ZooKeeper before the end. ANY: the seed chooses how many brokers
+        are ours then.
+        """
         self.rng = random.Random(seed)
+        self._seed = seed
         self._faults = faults
-        self._replaced_before_revert = random.Random(f"revert {seed}").randrange(4) if reverts else None
+        self._reads_before_revert = reverts == READING
+        self._replaced_before_revert: int | None = None
         """How many brokers are ours when the migration is reverted; None: it is finished."""
+        if reverts == ANY:
+            self._replaced_before_revert = random.Random(f"revert {seed}").randrange(4)
+        elif reverts not in (None, READING):
+            self._replaced_before_revert = int(reverts)
         self.done: Counter[str] = Counter()
         """Fault -> how often."""
         self.cluster = OldCluster(folder, brokers=3, controllers=3, overrides={**OVERRIDES, **QUICK})
@@ -80,13 +100,25 @@ class Migration:
         writer = IdempotentWriter(cluster.bootstrap)
         mover = TransactionalWriter(cluster.bootstrap)
         follower = Follower(cluster.bootstrap)
-        self._clients = [writer, mover, follower]
+        self._bearer = Bearer(cluster.bootstrap, cluster.sasl_ports, self._seed)
+        self._clients = [writer, mover, follower, self._bearer]
         for client in self._clients:
             client.start()
         self._clients_go_on()  # so that the internal topics exist
         before = described(cluster)
         self._state("brokers with ZooKeeper", ("broker", "zookeeper"))
         cluster.start_our_controllers()
+        if self._reads_before_revert:
+            self._revert_from_reading()
+        else:
+            self._migrate()
+        for client in self._clients:
+            client.stop()
+        self._judge(before, writer, mover, follower)
+
+    def _migrate(self) -> None:
+        """To the end, or to the revert."""
+        cluster = self.cluster
         self._state("reading", ("controller", "zookeeper"), wait=False)
         wait_for("the migration", self._is_dual, timeout_s=STATE_S)
         with Admin(cluster.bootstrap) as admin:
@@ -103,12 +135,36 @@ class Migration:
             cluster.finalise()
             self._state("finished", ("controller", "broker"))
         else:
-            revert(cluster, self._rest)
+            self._reverting().play()
             self.done[f"reverted with {self._replaced_before_revert} replaced"] += 1
             self._state("reverted", ("broker", "zookeeper"))
-        for client in self._clients:
-            client.stop()
-        self._judge(before, writer, mover, follower)
+
+    def _revert_from_reading(self) -> None:
+        """Kill the controllers while they read ZooKeeper, and go back."""
+
+        def is_reading() -> bool:
+            return self.cluster.migration().get("driver") in ("BECOME_CONTROLLER", "ZK_MIGRATION")
+
+        wait_for("a controller reads ZooKeeper", is_reading, timeout_s=STATE_S)
+        time.sleep(self.rng.uniform(0, READING_S))
+        revert = self._reverting()
+        log = revert.stop_controllers(killed=True)
+        data = b"".join(path.read_bytes() for path in sorted(log.glob("*.log")))
+        records = [record for batch in decode_batches(whole_batches(data)) for _, record in batch.records]
+        marks = [type(one).__name__ for one in records if type(one).__name__.endswith("TransactionRecord")]
+        step = "in its transaction" if marks[-1:] == ["BeginTransactionRecord"] else "before its transaction"
+        states = {one.zk_migration_state for one in records if isinstance(one, ZkMigrationStateRecord)}
+        if MIGRATION in states:
+            step = "after its transaction"
+        self.done[f"reverted while reading, {step}"] += 1
+        revert.play()
+        self._state("reverted", ("broker", "zookeeper"))
+
+    def _reverting(self) -> Revert:
+        def fault(name: str, parties: tuple[str, ...], *, wait: bool = True) -> None:
+            self._state(name, parties, wait=wait, count=1)
+
+        return Revert(self.cluster, self._rest, fault, lambda: self.rng.random() < 0.5)
 
     def _judge(self, before: Any, writer: IdempotentWriter, mover: TransactionalWriter, follower: Follower) -> None:
         bootstrap = self.cluster.bootstrap
@@ -128,8 +184,10 @@ class Migration:
             offsets,
             follower.offsets,
         )
-        dual = topics_at(self.cluster, 3).get(DUAL)
-        assert dual is not None and len(dual.partitions[0].isr_nodes) == 3, f"{DUAL} is lost: {dual}"
+        self._bearer.judge()
+        if not self._reads_before_revert:
+            dual = topics_at(self.cluster, 3).get(DUAL)
+            assert dual is not None and len(dual.partitions[0].isr_nodes) == 3, f"{DUAL} is lost: {dual}"
         now = _without_elections(described(self.cluster))
         changed = {name: (lines, now[name]) for name, lines in _without_elections(before).items() if lines != now[name]}
         assert not changed, f"Kafka's tools describe other things than before the migration: {changed}"
@@ -156,9 +214,9 @@ class Migration:
             return False
         return all(len(one.isr_nodes) == len(one.replica_nodes) for topic in topics for one in topic.partitions)
 
-    def _state(self, name: str, parties: tuple[str, ...], *, wait: bool = True) -> None:
+    def _state(self, name: str, parties: tuple[str, ...], *, wait: bool = True, count: int | None = None) -> None:
         """Faults in this state; then the clients go on."""
-        for _ in range(self._faults):
+        for _ in range(self._faults if count is None else count):
             party, fault = self.rng.choice(parties), self.rng.choice(("killed", "stopped"))
             print(f"  {name}: {party} {fault}", flush=True)
             self._do(party, fault)

@@ -20,7 +20,7 @@ CLIENT: Final = "faults"
 PROGRESS_S: Final = 300.0
 
 
-class _Client(ABC):
+class FaultClient(ABC):
     """A thread that works until it is stopped. `count` grows with its progress."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -66,7 +66,7 @@ class _Client(ABC):
         """End what is open."""
 
 
-class IdempotentWriter(_Client):
+class IdempotentWriter(FaultClient):
     """Writes with acks=all to `topic`."""
 
     topic = "written"
@@ -103,7 +103,7 @@ class IdempotentWriter(_Client):
         assert self._producer.flush(PROGRESS_S) == 0
 
 
-class TransactionalWriter(_Client):
+class TransactionalWriter(FaultClient):
     """Commits and aborts transactions on `topic`; a producer whose state is unknown is made anew."""
 
     topic = "transacted"
@@ -152,7 +152,7 @@ class TransactionalWriter(_Client):
         self._producer = None
 
 
-class Follower(_Client):
+class Follower(FaultClient):
     """A member of a group that commits what it has read."""
 
     def __init__(self, bootstrap: str) -> None:

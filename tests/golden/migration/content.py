@@ -196,6 +196,6 @@ def create_token(cluster: OldCluster, *args: str) -> str:
     return run_old_tool(
         cluster.folder,
         "org.apache.kafka.tools.DelegationTokenCommand",
-        *("--bootstrap-server", f"127.0.0.1:{cluster.sasl_port}"),
+        *("--bootstrap-server", f"127.0.0.1:{cluster.sasl_ports[1]}"),
         *("--command-config", str(properties), *args),
     )
