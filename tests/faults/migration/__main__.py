@@ -31,16 +31,19 @@ def main() -> int:
         folder = Path(tempfile.mkdtemp(prefix=f"migration-{seed}-"))
         begun = time.monotonic()
         run = Migration(folder, seed, options.faults, reverts=options.revert)
+        is_ok = False
         try:
             run.play()
         except Exception:  # whatever it is, the other seeds run
             bad += 1
             print(f"seed {seed}: BROKEN, files in {folder}\n{traceback.format_exc()}", flush=True)
         else:
+            is_ok = True
             print(f"seed {seed}: ok, {run.summary()}, {time.monotonic() - begun:.0f} s", flush=True)
-            shutil.rmtree(folder)
         finally:
             run.stop()
+        if is_ok:
+            shutil.rmtree(folder)  # its processes write there until they are stopped
         done += 1
     print(f"{done} migrations, {bad} broken")
     return 1 if bad else 0
