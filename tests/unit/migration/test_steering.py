@@ -32,6 +32,7 @@ INCREMENTAL, FULL = 1, 2
 CLAIM = ControllerClaim(7, 0, 0, MigrationValue())
 A, B, G = Uuid(b"a" * 16), Uuid(b"b" * 16), Uuid(b"g" * 16)
 RESPONSES = {4: LeaderAndIsrResponse, 5: StopReplicaResponse, 6: UpdateMetadataResponse}
+REQUESTS_MAX = 50
 
 
 class World:
@@ -228,6 +229,7 @@ def test_a_broker_that_fails_at_a_full_request_is_led_by_an_incremental_one(worl
         nonlocal fails
         world.time.advance(10_000)
         while world.waiting:
+            assert len(world.sent) < REQUESTS_MAX, "the broker gets requests for ever"
             request, done = world.waiting.pop(0)
             is_leaders = request.SCHEMA.api_key == 4
             done(
