@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from kraft_cli.commands import output, show
-from kraft_cli.migration.status import FINISHED, KEY, brokers_left_behind, leads_without_key, read_page
+from kraft_cli.migration.status import FINISHED, KEY, brokers_left_behind, is_ending, leads_without_key, read_page
 from kraft_cli.migration.survey import FILE
 from kraft_cli.target import FAILED, NOT_THERE, REFUSED, WRONG, failure, pause
 from kraft_protocol.configs.properties import decode_properties, parse_properties
@@ -88,7 +88,7 @@ def order_of(pages: Pages) -> list[int]:
         return sorted(ids)
     active = next((page for page in pages.values() if page.get("migration", {}).get("isActive")), None)
     if active is None:
-        if all(page.get("zkMigrationState") == FINISHED for page in pages.values()):
+        if all(page.get("zkMigrationState") == FINISHED for page in pages.values()) or is_ending(pages):
             return sorted(ids)
         raise failure(REFUSED, leads_without_key(pages) or _without_active(pages))
     reason = refusal(active["migration"])

@@ -20,6 +20,8 @@ from kraft_cli.target import NOT_THERE, failure, pause
 ANSWER_S: Final = 5.0
 BYTES_MAX: Final = 1 << 20
 LOOK_S: Final = 1.0
+MIGRATED: Final = 1
+"""MIGRATION in the metadata log."""
 FINISHED: Final = 3
 """POST_MIGRATION in the metadata log."""
 KEY: Final = "zookeeper.metadata.migration.enable"
@@ -107,6 +109,8 @@ def summary(pages: dict[str, dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {"active": active, "controllers": nodes, "isFinished": is_finished}
     if is_finished:
         return {**found, "next": "nothing: the migration is finished"}
+    if is_ending(pages):
+        return {**found, "next": "wait: the migration is finished once one of the controllers leads"}
     lacking = leads_without_key(pages)
     if lacking is not None:
         return {**found, "next": lacking}
@@ -127,6 +131,14 @@ def leads_without_key(pages: Mapping[str, Mapping[str, Any]]) -> str | None:
         if page.get("migrationNeedsKey"):
             return f"set {KEY}=true on controller {page['nodeId']} ({address}), which is active, and restart it"
     return None
+
+
+def is_ending(pages: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether all controllers have restarted without the key: one of them records the end once it leads."""
+    if any("problem" in page or "migration" in page for page in pages.values()):
+        return False
+    migrated = any(page.get("zkMigrationState") in (MIGRATED, FINISHED) for page in pages.values())
+    return migrated and leads_without_key(pages) is None
 
 
 def brokers_left_behind(migration: Mapping[str, Any]) -> str | None:

@@ -116,6 +116,16 @@ def test_brokers_that_take_no_part_are_listed() -> None:
     assert "ignored      broker 7 is fenced" in shown
 
 
+def test_controllers_that_have_just_restarted_without_the_key_end_the_migration() -> None:
+    """The advice was to set the key to true again."""
+    pages = {"h:1": {"nodeId": 1, "zkMigrationState": 1}, "h:2": {"nodeId": 2, "zkMigrationState": 3}}
+    assert "wait: the migration is finished once" in summary(pages)["next"]
+    needs_key = {**pages, "h:3": {"nodeId": 3, "zkMigrationState": 1, "migrationNeedsKey": "brokers 1 still use it"}}
+    assert "=true on controller 3" in summary(needs_key)["next"]
+    silent = {**pages, "h:3": {"problem": "Connection refused"}}
+    assert "once all controllers answer" in summary(silent)["next"]
+
+
 def test_standbys_alone_do_not_know_the_next_step() -> None:
     assert "name the addresses of all controllers" in summary({"h:1": {"nodeId": 1, "migration": STANDBY}})["next"]
 

@@ -167,6 +167,27 @@ def test_a_refusal_names_the_controller_without_the_key(controllers: Controllers
     assert controllers.keys == ["true"] * 3
 
 
+def test_after_all_restarts_the_end_of_the_migration_is_waited_for(controllers: Controllers) -> None:
+    """Until the end was in the metadata log, the command told to set the key to true again."""
+    for number in IDS:
+        (controllers.restarted / str(number)).touch()
+    controllers.is_stuck = True
+    done = controllers.run("--json")
+    assert done.exit_code == 1
+    assert "c3001:9100: it still has the key, or has not finished the migration" in " ".join(done.output.split())
+    controllers.is_stuck = False
+    assert json.loads(controllers.run("--json").stdout) == {"order": [*IDS], "finished": True}
+
+
+def test_a_cluster_that_never_migrates_is_not_finished(controllers: Controllers) -> None:
+    for number in IDS:
+        (controllers.restarted / str(number)).touch()
+    controllers.is_stuck = True
+    controllers.without_key["zkMigrationState"] = 0
+    done = controllers.run()
+    assert (done.exit_code, "no controller that migrates is active" in " ".join(done.output.split())) == (3, True)
+
+
 @pytest.mark.parametrize("already", [(), (3001,), (3001, 3003), (3001, 3002, 3003)])
 def test_a_second_run_goes_on_where_the_first_was_killed(controllers: Controllers, already: tuple[int, ...]) -> None:
     for path in controllers.files[:2]:
