@@ -13,7 +13,7 @@ from typing import Any
 from kraft_node.cli.client import NodeClient
 from kraft_protocol.configs.properties import parse_properties
 from kraft_protocol.wire.api import ApiKey
-from kraft_protocol.wire.messages import MetadataRequest
+from kraft_protocol.wire.messages import MetadataRequest, UnregisterBrokerRequest
 from tests.compat.members import wait_for
 from tests.compat.targets import Ours, Target, free_ports
 from tests.compat.zookeeper_cluster import OldCluster, OldNode, OurController
@@ -82,6 +82,13 @@ class Operator:
         self.broker.launch()
         self.broker.wait_ready()
 
+    def unregister_broker(self) -> None:
+        """Stop the broker, and unregister it at the active controller."""
+        self.broker.stop()
+        active = next(one for one in self.cluster.nodes.values() if isinstance(one, OurController) and _is_active(one))
+        with NodeClient("127.0.0.1", active.port) as client:
+            assert not client.request(ApiKey.UNREGISTER_BROKER, UnregisterBrokerRequest(1)).error_code
+
     def file(self, name: str) -> dict[str, str]:
         return parse_properties((self.files / f"{name}.properties").read_text())
 
@@ -130,6 +137,10 @@ class Operator:
     def make(self, name: str) -> None:
         with Admin(self.cluster.bootstrap) as admin:
             admin.topic(name)
+
+
+def _is_active(controller: OurController) -> bool:
+    return bool(controller.status().get("migration", {}).get("isActive"))
 
 
 def _row(count: int) -> int:

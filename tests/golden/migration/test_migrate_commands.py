@@ -91,6 +91,11 @@ def test_the_commands_lead_from_zookeeper_to_a_finished_migration(operator: Oper
     operator.restart_broker(operator.file("broker-1-kraft"), ours=True)
     wait_for("no broker with ZooKeeper", lambda: operator.cluster.migration().get("state") == "MIGRATION_FINISHED")
     operator.migrated()
+    operator.unregister_broker()
+    refusal = operator.run("finalize", *operator.pages, code=3)
+    assert "brokers 1 have replicas, but are not registered" in refusal
+    operator.broker.launch()
+    operator.broker.wait_ready()
     files = [str(operator.files / f"controller-{i}.properties") for i in operator.cluster.controller_ports]
     named = [word for file in files for word in ("--properties", file)]
     order = operator.run("finalize", *operator.pages, *named, "--no-wait")["order"]
