@@ -142,11 +142,18 @@ class Migration:
     def _revert_from_reading(self) -> None:
         """Kill the controllers while they read ZooKeeper, and go back."""
 
+        is_late = random.Random(f"reading {self._seed}").random() < 0.5
+        """Whether the controllers are killed once records are in the transaction, or at any time while they read."""
+
         def is_reading() -> bool:
-            return self.cluster.migration().get("driver") in ("BECOME_CONTROLLER", "ZK_MIGRATION")
+            found = self.cluster.migration()
+            if is_late:
+                return bool(found.get("readRecords"))
+            return found.get("driver") in ("BECOME_CONTROLLER", "ZK_MIGRATION")
 
         wait_for("a controller reads ZooKeeper", is_reading, timeout_s=STATE_S)
-        time.sleep(self.rng.uniform(0, READING_S))
+        if not is_late:
+            time.sleep(self.rng.uniform(0, READING_S))
         revert = self._reverting()
         log = revert.stop_controllers(killed=True)
         data = b"".join(path.read_bytes() for path in sorted(log.glob("*.log")))
