@@ -98,8 +98,8 @@ test-spark42: $(SPARK42)/.installed peers ## run the tests of the pipeline on Py
 test-lake: peers ## read tables of KafkaTable by a Spark with Delta's and Iceberg's own jars
 	$(BIN)/python -m pytest -n 1 -rs tests/compat/pipeline/test_pipeline_lake.py
 
-table-kills: $(VENV)/.dev ## kill the writer of a KafkaTable, and brokers, fifty times for each format, in folders and in an object store
-	KRAFT_KILLS=50 $(BIN)/python -m pytest -n 2 -rs -k 'killed or away' tests/compat/pipeline/test_pipeline_table.py \
+table-kills: $(VENV)/.dev ## kill writers of a KafkaTable, and brokers, fifty times for each format, in folders and in an object store, from SEED=n
+	KRAFT_KILLS=50 KRAFT_SEED=$(SEED) $(BIN)/python -m pytest -n 2 -rs -k 'killed or away' tests/compat/pipeline/test_pipeline_table.py \
 		tests/compat/pipeline/test_pipeline_table_life.py tests/pipeline
 
 FUZZ_VALUES ?= 100000

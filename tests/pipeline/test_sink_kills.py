@@ -20,6 +20,7 @@ from tests.compat.targets import Ours, Target
 from tests.sparkrun import CLUSTER, SPECULATION, VICTIMS, SparkRun
 
 KILLS = int(os.environ.get("KRAFT_KILLS", "5"))  # `make table-kills`: fifty
+SEED = os.environ.get("KRAFT_SEED", "0")
 KINDS = ["driver", *VICTIMS]
 RECORDS = 600
 PROGRAM = ("tests.pipeline.copying",)
@@ -65,7 +66,7 @@ def test_a_stream_in_transactions_is_killed_on_a_secured_cluster(tmp_path: Path)
 
 
 def check_kills(server: Target, tmp_path: Path, options: dict[str, str]) -> None:
-    chance, count, killed = random.Random(KILLS), 0, Counter[str]()
+    chance, count, killed = random.Random(f"{KILLS}{SEED}"), 0, Counter[str]()
     create(server, "t", 2)
     create(server, "copy", 3)
     file = specification(options, tmp_path, maxOffsetsPerTrigger="80")

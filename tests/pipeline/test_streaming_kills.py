@@ -27,6 +27,7 @@ from tests.lake import Lake
 from tests.sparkrun import CLUSTER, SPECULATION, VICTIMS, SparkRun
 
 KILLS = int(os.environ.get("KRAFT_KILLS", "5"))  # `make table-kills`: fifty of each table
+SEED = os.environ.get("KRAFT_SEED", "0")
 KINDS = ["driver", *VICTIMS]
 TABLES = [("parquet", "append"), ("delta", "append"), ("iceberg", "append"), ("delta", "upsert"), ("iceberg", "upsert")]
 RECORDS = 600
@@ -109,7 +110,7 @@ def check_kills(server: Target, tmp_path: Path, kind: str, mode: str, more: dict
     file, given = specification(server, tmp_path, kind, mode)
     given["spec"] |= more
     file.write_text(json.dumps(given))
-    parsed, chance = table_spec.parse(given), random.Random(f"{kind}{mode}{KILLS}")
+    parsed, chance = table_spec.parse(given), random.Random(f"{kind}{mode}{KILLS}{SEED}")
     create(server, "t", 2 if mode == "append" else 1)
     sent, killed, read = Sent(server, mode, chance), Counter[str](), 0
     kinds = [KINDS[number % len(KINDS)] for number in range(KILLS)]
