@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from kraft_protocol.client import requests as m
 from kraft_protocol.client.backoff import Backoff
 from kraft_protocol.client.blocking import BlockingConnection
-from kraft_protocol.client.errors import RETRIABLE, BrokerError, ClientError
+from kraft_protocol.client.errors import RETRIABLE, TOPIC_AUTHORIZATION_FAILED, BrokerError, ClientError
 from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 from kraft_protocol.client.session import Software, Versions
 from kraft_protocol.client.topology import UNKNOWN_TOPIC, Topology, by_leader, epoch_of, leader_of
@@ -268,7 +268,8 @@ class Cluster:
         answers = self.retried("configurations", attempt)
         for topic, (error, _) in answers.items():
             if error:
-                raise BrokerError(error, f"{key} of topic {topic}")
+                right = ", which needs DESCRIBE_CONFIGS on the topic" if error == TOPIC_AUTHORIZATION_FAILED else ""
+                raise BrokerError(error, f"{key} of topic {topic}{right}")
         return {topic: value for topic, (_, value) in answers.items()}
 
     def address(self, node: int) -> str:

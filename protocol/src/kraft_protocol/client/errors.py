@@ -7,6 +7,7 @@ from typing import Final
 from kraft_protocol.errors import ErrorCode
 
 OFFSET_OUT_OF_RANGE: Final = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+TOPIC_AUTHORIZATION_FAILED: Final = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 RETRIABLE: Final = frozenset({3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 51, 56, 74, 75, 78, 88, 89, 100, 103})
 """Codes after which another leader, or the same leader later, may succeed."""
 GONE: Final = frozenset({3, 100, 103})

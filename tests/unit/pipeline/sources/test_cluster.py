@@ -100,6 +100,17 @@ def test_a_permanent_error_is_raised_at_once() -> None:
         reported.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
 
 
+def test_a_missing_right_to_read_configurations_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrub without DESCRIBE_CONFIGS failed with `TOPIC_AUTHORIZATION_FAILED` alone, though it may read the topic."""
+    reported = GivenCluster({})
+    monkeypatch.setattr(reported, "any_connection", lambda: {"t": (29, "")})
+    monkeypatch.setattr(cluster.m, "read_describe_configs", lambda found: found)
+    with pytest.raises(
+        BrokerError, match=r"of topic t, which needs DESCRIBE_CONFIGS on the topic: TOPIC_AUTH\w+ \(29\)"
+    ):
+        reported.config(["t"], "cleanup.policy")
+
+
 def test_without_any_answer_the_look_up_times_out() -> None:
     reported = GivenCluster({1: OSError("gone"), 2: OSError("gone")})
     with pytest.raises(ClientError, match=r"tried for 0.1 s"):
