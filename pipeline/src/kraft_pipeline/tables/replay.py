@@ -37,7 +37,7 @@ from kraft_pipeline.tables.engines.engine import InlineEngine
 from kraft_pipeline.tables.engines.tasks import Job, RowFiles
 from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
-from kraft_pipeline.tables.schemas import aligned
+from kraft_pipeline.tables.schemas import aligned, promoted
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
 from kraft_pipeline.tables.stores import intents
@@ -84,8 +84,10 @@ class _Replay:
     def run(self) -> Replayed:
         if self._dead.schema() is None:
             return Replayed(0, 0)
-        if self._table.schema() is None:
+        if (there := self._table.schema()) is None:
             self._create(values.first_fields(self._spec))
+        else:
+            values.log_kept_types(self._spec, there)
         self._begin()
         rows = 0
         for left in reversed(range(TRIES)):
@@ -181,6 +183,8 @@ class _Replay:
         there = self._table.schema()
         assert there is not None, "it has been created"
         fields = settled = values.fields_of(self._spec, there)
+        if self._spec.format == "iceberg":  # the spec may have widened a type
+            fields = pa.schema(promoted(fields, values.first_fields(self._spec)).field(name) for name in fields.names)
         additive = self._spec.value.evolve == "additive" or not len(fields)
         if additive:
             for some in _by_partition(letters):

@@ -240,7 +240,9 @@ class Runner:
         A commit that was not answered may still be under way. A new claim takes its place in the table's log, so its
         files can be removed.
         """
-        if self._table.schema() is not None:
+        if (there := self._table.schema()) is not None:
+            if self._epoch == 0:
+                values.log_kept_types(self.spec, there)
             if self._epoch == 0 or self._is_unsure:
                 tried(self._claim)
             if self._dead.schema() is not None:

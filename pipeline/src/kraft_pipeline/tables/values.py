@@ -23,7 +23,7 @@ from kraft_pipeline.tables.errors import REASON_CHARACTERS, Bad
 from kraft_pipeline.tables.formats import debezium, jsonvalues, recordmeta
 from kraft_pipeline.tables.formats.debeziumvalues import Events, ranked
 from kraft_pipeline.tables.formats.recordmeta import MetaReader
-from kraft_pipeline.tables.schemas import FLAT, aligned, alike, check_names
+from kraft_pipeline.tables.schemas import FLAT, aligned, alike, check_names, promoted
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.fieldtypes import type_of
 from kraft_pipeline.tables.specs.partitions import FORMATS
@@ -174,6 +174,19 @@ def check_meta(spec: TableSpec, there: pa.Schema) -> None:
                 f"spec.{name if name == 'headers' else 'key'}.format: the table's column {column} is "
                 f"{there.field(column).type}, not {wanted}; give another path or the former format"
             )
+
+
+def log_kept_types(spec: TableSpec, there: pa.Schema) -> None:
+    """Log a warning for each column of an existing table that keeps a type other than the declared type."""
+    if spec.value.format == "raw" or spec.transform:
+        return
+    declared, fields = first_fields(spec), fields_of(spec, there)
+    if spec.format == "iceberg":
+        fields = promoted(fields, declared)
+    for field in declared:
+        if field.name in fields.names and not alike(kept := fields.field(field.name).type, field.type):
+            text = "a column keeps its type, which value.schema cannot change: column=%s type=%s declared=%s table=%s"
+            _LOG.warning(text, field.name, kept, field.type, spec.path)
 
 
 def lacking(spec: TableSpec, schema: pa.Schema) -> list[str]:

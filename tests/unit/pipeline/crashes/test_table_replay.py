@@ -351,3 +351,28 @@ def test_a_column_that_its_owner_has_widened_takes_the_dead_letters(tmp_path: Pa
     assert replay(given) == Replayed(1, 0)
     found = DeltaTable(given.path).to_pyarrow_table().sort_by("id")
     assert found.column("n").to_pylist() == [1, 1 << 40, 2]
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_a_replay_with_another_declared_type_widens_the_column_or_warns(
+    tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The letters stayed without a word, in Iceberg also if the column can become wider."""
+    narrow, wide = ({"schema": {"id": "long", "n": kind}} for kind in ("int", "long"))
+    given = table(tmp_path / "t", narrow, format=kind)
+    Feed(given).values(b'{"id": 1, "n": 1}', b'{"id": 2, "n": 1099511627776}')
+    assert replay(given) == Replayed(0, 1)
+    assert caplog.messages == []
+    given = table(tmp_path / "t", wide, format=kind)
+    kept = f"column=n type=int32 declared=int64 table={given.path}"
+    found = replay(given)
+    if kind == "iceberg":
+        assert (found, caplog.messages) == (Replayed(1, 0), [])
+        assert [row["n"] for row in rows(given)] == [1, 1 << 40]
+        return
+    assert found == Replayed(0, 1)
+    assert caplog.messages == [f"a column keeps its type, which value.schema cannot change: {kept}"]
+    caplog.clear()
+    feed = Feed(given)
+    feed.runner.begin()
+    assert [kept in text for text in caplog.messages] == [True]
