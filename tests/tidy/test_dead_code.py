@@ -42,6 +42,7 @@ CALLED_BY_LIBRARIES = {
     "readinto": "io",
     "model_post_init": "pydantic",
     "behind_latest": "users: docs/pipeline.md",
+    "MetadataFrames": "users: docs/explanation/archive.md",
     "emit": "logging",
 }
 """Name -> what calls it."""

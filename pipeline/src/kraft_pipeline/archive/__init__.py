@@ -14,8 +14,10 @@ epoch, and can compute the state of the cluster at any of them.
 - `reconcile`: where an archive diverges from the log. `published`: the state for readers. `errors`: its errors.
 - `health`: history of partitions, brokers and controllers; `skew`: distribution of load; `report`: both as a
   page.
+- `frames`: changes and state as DataFrames of Spark.
 - `plan`: a reassignment that balances the cluster with few moves; `sizes`: bytes of partitions for it.
 
-Called by `cli.meta`. Small archives need a single process without Spark: NumPy decodes, a second thread writes. The
-package must not import the node or Spark. Tests compare it with the node's codec, Apache Kafka's tools and brokers.
+Called by `cli.meta`. Small archives need a single process without Spark: NumPy decodes, a second thread writes. No
+module imports the node, and only `frames` imports Spark. Tests compare the package with the node's codec, Apache
+Kafka's tools and brokers.
 """

@@ -263,7 +263,7 @@ def _snapshot_end(batch: pa.RecordBatch) -> int:
     return 0 if not len(offsets) else int(offsets[0].as_py()) + 1
 
 
-def _known(gaps: Gaps, before: int, after: int | None) -> None:
+def check_known(gaps: Gaps, before: int, after: int | None) -> None:
     """Raise ArchiveError if the state between the records `before` and `after` is in a gap."""
     for first, last in gaps:
         if before < last and (before >= first or (after is not None and after >= first)):
@@ -279,7 +279,7 @@ def state_at(
     """The state after the record at `offset`, or after the last record not later than `time_ms`; without both, the last
     state. Raises ArchiveError if the state is before the beginning, or in one of the `gaps`."""
     if offset is not None:
-        _known(gaps, offset, None)
+        check_known(gaps, offset, None)
     before = -1
     replay = Replay()
     limit = None if time_ms is None else time_ms * 1000
@@ -294,6 +294,6 @@ def state_at(
         before = rows.column("offset")[rows.num_rows - 1].as_py() if rows.num_rows else before
         if rows.num_rows < batch.num_rows:
             if limit is not None:
-                _known(gaps, before, batch.column("offset")[rows.num_rows].as_py())
+                check_known(gaps, before, batch.column("offset")[rows.num_rows].as_py())
             break
     return replay.state()
