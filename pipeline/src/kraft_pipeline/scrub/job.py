@@ -8,6 +8,7 @@ path there, as in local mode or on a shared file system. Otherwise replicas are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from kraft_pipeline.scrub import findings as kinds
 from kraft_pipeline.scrub.compare import BASE, LENGTH, POSITION, Copy, compare
 from kraft_pipeline.scrub.findings import SCHEMA, Finding, table
-from kraft_pipeline.scrub.layout import Replica, deleted_before
+from kraft_pipeline.scrub.layout import LOST, Replica, deleted_before
 from kraft_pipeline.scrub.locate import differing_bits, flipped_bit
 from kraft_pipeline.scrub.scanner import FIELDS, Damage, FileSource, Scanner
 
@@ -117,6 +118,8 @@ def _scan_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int, int]:
     """Digests, findings and bytes of one segment, and the offset below which retention has deleted it meanwhile."""
+    if row["segment"] == LOST:
+        return _lost(row)
     scanner = Scanner(
         expected=row["base"],
         compacted=row["compacted"],
@@ -137,6 +140,15 @@ def _scan_segment(row: dict[str, Any]) -> tuple[Any, list[Finding], int, int]:
         unreadable = Damage(kinds.UNREADABLE, -1, row["base"], max(row["base"], row["next_base"] - 1), str(e))
         return nothing, [finding(row, unreadable, [])], 0, 0
     return scanner.digests(), findings_of(row, scanner), row["size"], 0
+
+
+def _lost(row: dict[str, Any]) -> tuple[Any, list[Finding], int, int]:
+    """As `_scan_segment`, for a replica without a file: one finding, and a damaged digest for each stretch."""
+    bounds = [row["base"], *range((row["base"] // STRETCH + 1) * STRETCH, row["high"], STRETCH), row["high"]]
+    rows = [(base, end - 1, -1, 0, 0, 0, 1) for base, end in pairwise(bounds)]
+    detail = f"the folder has no segment, but the high watermark is {row['high']}"
+    lost = Damage(kinds.MISSING, -1, row["base"], row["high"] - 1, detail)
+    return np.array(rows, np.int64), [finding(row, lost, [])], 0, 0
 
 
 def findings_of(row: dict[str, Any], scanner: Scanner) -> list[Finding]:

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 _PARTITION: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _ON_ITS_WAY: Final = re.compile(r".*\.[0-9a-f]{32}-(delete|future|stray)")
+LOST: Final = ""
+"""The name in place of a segment if a replica has no file although it must have records. Retention leaves a file."""
 _ID_LINE: Final = re.compile(r"topic_id:\s*(\S+)")
 
 
@@ -47,6 +49,7 @@ class Replica(NamedTuple):
     epochs: list[tuple[int, int]]
     """Leader epochs with their first offsets; empty if the checkpoint is missing."""
     segments: list[Segment]
+    """Empty if the replica never had a record: the first record makes the file."""
 
 
 def replicas(directories: Iterable[str | Path]) -> list[Replica]:
@@ -78,8 +81,10 @@ def _of_directory(directory: Path) -> list[Replica]:
         topic, partition = match["topic"], int(match["partition"])
         key = (topic, partition)
         segments = _segments(directory / entry)
-        if not segments:
-            continue
+        first, high = segments[0].base_offset if segments else 0, marks.get(key, -1)
+        start = max(first, starts.get(key, 0))
+        if not segments and high > start:
+            segments = [Segment(LOST, start, 0, -1)]
         found.append(
             Replica(
                 topic,
@@ -87,8 +92,8 @@ def _of_directory(directory: Path) -> list[Replica]:
                 _topic_id(directory / entry),
                 broker,
                 str(directory),
-                max(segments[0].base_offset, starts.get(key, 0)),
-                marks.get(key, -1),
+                start,
+                high,
                 key in cleaned,
                 flushed.get(key, 0),
                 _epochs(directory / entry / "leader-epoch-checkpoint"),

@@ -169,7 +169,8 @@ def test_directories_list_their_replicas(tmp_path: Path) -> None:
     write_replica(tmp_path / "a", 3, [made[:3], made[3:]], high_watermark=12)
     (tmp_path / "a" / "orders-2").mkdir()  # nothing is written yet
     (tmp_path / "a" / "orders-1.0123456789abcdef0123456789abcdef-delete").mkdir()
-    (replica,) = replicas([tmp_path / "a"])
+    replica, unwritten = replicas([tmp_path / "a"])
+    assert (unwritten.partition, unwritten.start, unwritten.high_watermark, unwritten.segments) == (2, 0, -1, [])
     assert (replica.topic, replica.partition, replica.broker, replica.high_watermark) == ("orders", 0, 3, 12)
     assert replica.topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert replica.epochs == EPOCHS

@@ -103,6 +103,38 @@ def test_a_deleted_topic_is_not_damage(tmp_path: Path) -> None:
     assert findings(_parts_without(tmp_path, tmp_path / "2" / "orders-0")) == []
 
 
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_replica_that_has_lost_all_segments_is_missing(tmp_path: Path, others: int) -> None:
+    """It was left out of the scrub, which found no damage."""
+    made = batches(6)
+    for broker in range(1, others + 2):
+        write_replica(tmp_path / str(broker), broker, [made], high_watermark=END)
+    (tmp_path / "1" / "orders-0" / f"{0:020}.log").unlink()
+    rows = segment_rows(replicas([tmp_path / str(broker) for broker in range(1, others + 2)]))
+    parts = [part for row in rows for part in job.pieces(row, *job._scan_segment(row))]
+    assert findings(parts) == [(1, "missing", 0)]
+
+
+def test_a_lost_log_of_many_offsets_is_damaged_in_all_stretches() -> None:
+    row = {"topic": "t", "partition": 0, "broker": 1, "directory": "/d", "segment": "", "base": job.STRETCH - 1}
+    digests, found, _, _ = job._scan_segment({**row, "high": 2 * job.STRETCH + 5})
+    assert len(found) == 1
+    assert digests[:, :2].tolist() == [
+        [job.STRETCH - 1, job.STRETCH - 1],
+        [job.STRETCH, 2 * job.STRETCH - 1],
+        [2 * job.STRETCH, 2 * job.STRETCH + 4],
+    ]
+
+
+def test_a_replica_without_records_is_counted_and_sound(tmp_path: Path) -> None:
+    """The first record makes the segment. One over the network counted them, one of directories did not."""
+    for broker in (1, 2):
+        write_replica(tmp_path / str(broker), broker, [], high_watermark=0)
+    found = replicas([tmp_path / "1", tmp_path / "2"])
+    assert [(replica.broker, replica.segments) for replica in found] == [(1, []), (2, [])]
+    assert segment_rows(found) == []
+
+
 def test_a_deleted_segment_of_many_offsets_is_known_in_all_stretches() -> None:
     row = {"topic": "t", "partition": 0, "broker": 1, "directory": "/d", "segment": "s", "compacted": False}
     row |= {"base": job.STRETCH - 1, "replicas": []}
