@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kraft_pipeline.cli import executor
+from kraft_pipeline.scrub import run
 from kraft_pipeline.tables.engines import engine
 from kraft_pipeline.tables.specs.table_spec import EngineSpec, SpecError, parse
 
@@ -66,3 +68,16 @@ def test_the_password_of_a_registry_may_be_in_the_environment(monkeypatch: pytes
         _parsed(passwordEnv="WORD", password="q")
     with pytest.raises(SpecError, match="environment variable NONE does not exist"):
         _parsed(passwordEnv="NONE")
+
+
+def test_a_single_run_spends_little_on_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM of a small scrub took 32 s of processor time, so on a busy machine nothing happened for minutes."""
+    given = []
+    monkeypatch.setattr(run.SparkEngine, "start", lambda _, spec: given.append(spec) or SimpleNamespace(session=None))
+    for spark in ({}, {"spark.driver.extraJavaOptions": "-Xint", "spark.x": "1"}):
+        run.session("", engine=EngineSpec("kubernetes", spark=spark))
+    names = [f"spark.{side}.extraJavaOptions" for side in ("driver", "executor")]
+    assert ["TieredStopAtLevel=1" in given[0].spark[name] for name in names] == [True, True]
+    assert given[1].spark == {**run.SHORT, "spark.driver.extraJavaOptions": "-Xint", "spark.x": "1"}
+    found = run.settings("spark://a:7077", given[0], progress=False)
+    assert [name in found for name in names] == [False, True], "Spark refuses the driver's options after its start"
