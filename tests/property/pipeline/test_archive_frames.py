@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,15 +79,13 @@ def test_groups_lead_to_the_same_state(seed: int, count: int, groups: int, trimm
             continue
         kept = list(frames.cut(iter(batches_of_file), file, limit))
         if kept:
-            parts.append(frames.grouped(kept, place, groups))
-            small.append(frames.others(kept, place).select([*frames.SMALL_COLUMNS, *frames.ORDER]))
-    mixed = shuffled(pa.concat_tables(parts), rng)
-    found = [
-        frames.replayed_partitions(mixed.filter(pa.compute.equal(mixed.column("_group"), group)))
-        for group in range(groups)
-    ]
+            parts += list(frames.packed(frames.grouped(kept, groups), place))
+            few = [batch.select(frames.SMALL_COLUMNS) for batch in kept]
+            small += list(frames.packed([frames.others(few)], place))
+    mixed = shuffled(pa.Table.from_batches(parts), rng)
+    found = [frames.replayed(mixed.filter(pc.equal(mixed.column("group"), one))).partitions for one in range(groups)]
     assert by_partition(pa.concat_tables(found)) == by_partition(expected.partitions)
-    state = frames.replayed(shuffled(pa.concat_tables(small), rng), frames.SMALL_COLUMNS)
+    state = frames.replayed(shuffled(pa.Table.from_batches(small), rng))
     assert state.small == expected.small
     assert (state.offset, state.epoch, state.timestamp_ms) == (expected.offset, expected.epoch, expected.timestamp_ms)
 

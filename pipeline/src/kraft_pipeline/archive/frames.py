@@ -67,13 +67,13 @@ MARK: Final = "NO_OP_RECORD"
 TOPIC_KINDS: Final = frozenset({"TOPIC_RECORD", "REMOVE_TOPIC_RECORD"})
 SMALL_COLUMNS: Final = ("offset", "epoch", "timestamp", "type", "snapshot", "fields")
 """Columns of changes that a replay without partitions reads."""
-ORDER: Final[dict[str, pa.DataType]] = {"_file": pa.int32(), "_row": pa.int64(), "_group": pa.int32()}
-"""Columns of shuffled rows: the place in the log, and the group."""
+PACKED: Final = pa.schema({"group": pa.int32(), "file": pa.int32(), "rows": pa.binary()})
+"""Shuffled rows: the changes of a file for a group, as a stream of Arrow. A row for each change would cost the JVM more
+than all the rest."""
 CLUSTER: Final = pa.schema(
     {"offset": pa.int64(), "epoch": pa.int32(), "timestamp": pa.timestamp("us", tz="UTC"), "leader": pa.int32()}
 )
 TOPICS: Final = pa.schema({"topic": pa.string(), "topic_id": pa.string()})
-_SMALL: Final = pa.schema([SCHEMA.field(name) for name in SMALL_COLUMNS])
 _LATE: Final = pa.schema({"file": pa.int32(), "row": pa.int64(), "before": pa.int64(), "after": pa.int64()})
 
 
@@ -199,11 +199,10 @@ class StateFrames:
         def read(file: ChangesFile) -> Iterator[pa.RecordBatch]:
             rows = list(cut(_batches(storage, file.path, SCHEMA.names, None, limit.offset), file, limit))
             if rows:
-                yield from grouped(rows, file.place, groups).to_batches()
+                yield from packed(grouped(rows, groups), file.place)
 
-        schema = pa.schema([*plain(SCHEMA), *ORDER.items()])
-        shuffled = mapped(self.spark, self.files, read, schema).groupBy("_group")
-        return shuffled.applyInArrow(replayed_partitions, from_arrow_schema(plain(PARTITIONS)))
+        shuffled = mapped(self.spark, self.files, read, PACKED).groupBy("group")
+        return shuffled.applyInArrow(_partitions, from_arrow_schema(plain(PARTITIONS)))
 
     def topics(self) -> DataFrame:
         """A row for each topic: `topic`, `topic_id`, and its numbers of `partitions` and `replicas`."""
@@ -234,12 +233,12 @@ class StateFrames:
         def read(file: ChangesFile) -> Iterator[pa.RecordBatch]:
             rows = list(cut(_batches(storage, file.path, SMALL_COLUMNS, None, limit.offset), file, limit))
             if rows:
-                yield from others(rows, file.place).to_batches()
+                yield from packed([others(rows)], file.place)
 
         def replay(rows: pa.Table) -> pa.Table:
-            return small_tables(replayed(rows, SMALL_COLUMNS))[name].select(schema.names).cast(schema)
+            return _small_tables(replayed(rows))[name].select(schema.names).cast(schema)
 
-        shuffled = mapped(self.spark, self.files, read, pa.schema([*plain(_SMALL), *ORDER.items()])).groupBy("_group")
+        shuffled = mapped(self.spark, self.files, read, PACKED).groupBy("group")
         return shuffled.applyInArrow(replay, from_arrow_schema(schema))
 
 
@@ -318,10 +317,10 @@ def cut(batches: Iterator[pa.RecordBatch], file: ChangesFile, limit: Limit) -> I
             return
 
 
-def grouped(batches: list[pa.RecordBatch], place: int, groups: int) -> pa.Table:
-    """Reduce rows of changes to the rows of partitions and topics, with their groups.
+def grouped(batches: list[pa.RecordBatch], groups: int) -> list[pa.Table]:
+    """Reduce rows of changes to the rows of partitions and topics, by group.
 
-    Rows that all groups need are repeated for each group.
+    Each group has the rows that all groups need. The rows of a group are in the order of the log.
     """
     rows = reduced(batches).combine_chunks()
     (kind,) = rows.column("type").chunks
@@ -338,31 +337,24 @@ def grouped(batches: list[pa.RecordBatch], place: int, groups: int) -> pa.Table:
         group[row] = _hash(json.loads(rows.column("fields")[row].as_py())["topicId"]) % groups
     # A mark comes before its row. The first row of the file may have been merged with a later one.
     starts = _starts(rows)
-    marks = [_marks(batches[0], np.zeros(1, np.int64)), _marks(rows, starts)]
-    places = [np.array([-1], np.int64), 2 * starts]
-    every, own = np.flatnonzero(group == ALL), np.flatnonzero(group >= 0)
-    common = pa.concat_tables([*marks, _taken(rows, every)])
-    order = np.concatenate([*places, 2 * every + 1])
-    repeated = np.tile(np.arange(common.num_rows), groups)
-    whole = pa.concat_tables([_taken(common, repeated), _taken(rows, own)])
-    numbers = np.concatenate([order[repeated], 2 * own + 1])
-    found = np.concatenate([np.repeat(np.arange(groups), common.num_rows), group[own]])
-    return _ordered(whole, place, numbers, found)
+    marks = pa.concat_tables([_marks(batches[0], np.zeros(1, np.int64)), _marks(rows, starts)])
+    places = np.concatenate([[-1], 2 * starts, 2 * np.arange(rows.num_rows) + 1])
+    of_all = np.concatenate([np.full(marks.num_rows, ALL), group])
+    whole = pa.concat_tables([marks, _plain(rows)])
+    order = np.argsort(places, kind="stable")
+    order = order[of_all[order] != NONE]
+    return [_taken(whole, order[(of_all[order] == ALL) | (of_all[order] == one)]) for one in range(groups)]
 
 
-def others(batches: list[pa.RecordBatch], place: int) -> pa.Table:
-    """The rows that are not about partitions, and marks for the others. All are in one group."""
+def others(batches: list[pa.RecordBatch]) -> pa.Table:
+    """The rows that are not about partitions, and marks for the others, in the order of the log."""
     rows = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
     (kind,) = rows.column("type").chunks
-    is_partition = np.isin(
-        kind.indices.to_numpy(),
-        [code for code, name in enumerate(kind.dictionary.to_pylist()) if name in PARTITION_KINDS],
-    )
+    codes = [code for code, name in enumerate(kind.dictionary.to_pylist()) if name in PARTITION_KINDS]
+    own = np.flatnonzero(~np.isin(kind.indices.to_numpy(), codes))
     marked = np.unique([0, *_starts(rows), rows.num_rows - 1])
-    own = np.flatnonzero(~is_partition)
-    whole = pa.concat_tables([_marks(rows, marked), _taken(rows, own)])
-    numbers = np.concatenate([2 * marked, 2 * own + 1])
-    return _ordered(whole, place, numbers, np.zeros(len(numbers), np.int64))
+    whole = pa.concat_tables([_marks(rows, marked), _plain(_taken(rows, own))])
+    return _taken(whole, np.argsort(np.concatenate([2 * marked, 2 * own + 1]), kind="stable"))
 
 
 def _starts(rows: pa.Table) -> NDArray[np.int64]:
@@ -373,51 +365,53 @@ def _starts(rows: pa.Table) -> NDArray[np.int64]:
 
 def _marks(rows: pa.Table | pa.RecordBatch, indices: NDArray[np.int64]) -> pa.Table:
     """Rows with the places of some rows and nothing else: a replay sees where a log and its snapshots begin."""
-    found = _taken(rows, indices)
-    columns = {}
-    for name in found.column_names:
-        columns[name] = found.column(name).cast(plain(SCHEMA).field(name).type)
-        if name == "type":
-            columns[name] = pa.array([MARK] * len(indices), pa.string())
-        elif name not in {"offset", "epoch", "timestamp", "snapshot"}:
-            columns[name] = pa.nulls(len(indices), columns[name].type)
-    return pa.table(columns)
+    found = _plain(_taken(rows, indices))
+    columns = {name: pa.nulls(found.num_rows, found.schema.field(name).type) for name in found.column_names}
+    columns |= {name: found.column(name) for name in ("offset", "epoch", "timestamp", "snapshot")}
+    columns["type"] = pa.array([MARK] * found.num_rows, pa.string())
+    return pa.table(columns, schema=found.schema)
 
 
 def _taken(rows: pa.Table | pa.RecordBatch, indices: NDArray[np.int64]) -> pa.Table:
-    """Some rows, without dictionaries."""
-    schema = plain(pa.schema([SCHEMA.field(name) for name in rows.schema.names]))
     found = rows.take(fixed(pa.int64(), indices.astype(np.int64)))
-    return (pa.Table.from_batches([found]) if isinstance(found, pa.RecordBatch) else found).cast(schema)
+    return pa.Table.from_batches([found]) if isinstance(found, pa.RecordBatch) else found
 
 
-def _ordered(rows: pa.Table, place: int, numbers: NDArray[np.int64], groups: NDArray[np.int64]) -> pa.Table:
-    """Append the columns of ORDER."""
-    columns = (np.full(len(numbers), place, np.int32), numbers.astype(np.int64), groups.astype(np.int32))
-    named: Iterator[tuple[tuple[str, pa.DataType], NDArray[Any]]] = zip(ORDER.items(), columns, strict=True)
-    for (name, kind), values in named:
-        rows = rows.append_column(name, fixed(kind, values))
-    return rows
+def _plain(rows: pa.Table) -> pa.Table:
+    """The rows without dictionaries."""
+    return rows.cast(plain(rows.schema))
 
 
-def replayed(rows: pa.Table, columns: Sequence[str]) -> ClusterState:
-    """Replay the rows of a group. Raises ArchiveError."""
-    rows = rows.sort_by([(name, "ascending") for name in ("_file", "_row")]).combine_chunks()
-    arrays = []
-    for name in columns:
-        (column,) = rows.column(name).chunks
-        kind = SCHEMA.field(name).type
-        arrays.append(column.dictionary_encode() if pa.types.is_dictionary(kind) else column.cast(kind))
+def packed(groups: Sequence[pa.Table], place: int) -> Iterator[pa.RecordBatch]:
+    """A row of PACKED for each group."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    for number, rows in enumerate(groups):
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, rows.schema, options=options) as stream:
+            stream.write_table(rows)
+        row = {"group": number, "file": place, "rows": out.getvalue().to_pybytes()}
+        yield pa.RecordBatch.from_pylist([row], schema=PACKED)
+
+
+def replayed(group: pa.Table) -> ClusterState:
+    """Replay the rows of a group, given as rows of PACKED in any order. Raises ArchiveError."""
     replay = Replay()
-    replay.add(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
+    for blob in group.sort_by("file").column("rows"):
+        rows = pa.ipc.open_stream(blob.as_buffer()).read_all().combine_chunks()
+        arrays = []
+        for field in rows.schema:
+            (column,) = rows.column(field.name).chunks
+            is_dictionary = pa.types.is_dictionary(SCHEMA.field(field.name).type)
+            arrays.append(column.dictionary_encode() if is_dictionary else column)
+        replay.add(pa.RecordBatch.from_arrays(arrays, names=rows.schema.names))
     return replay.state()
 
 
-def replayed_partitions(rows: pa.Table) -> pa.Table:
-    return replayed(rows, SCHEMA.names).partitions.cast(plain(PARTITIONS))
+def _partitions(group: pa.Table) -> pa.Table:
+    return replayed(group).partitions.cast(plain(PARTITIONS))
 
 
-def small_tables(state: ClusterState) -> dict[str, pa.Table]:
+def _small_tables(state: ClusterState) -> dict[str, pa.Table]:
     """The tables of a state without partitions."""
     end = {"offset": state.offset, "epoch": state.epoch, "leader": state.small.leader}
     row = {**end, "timestamp": datetime.fromtimestamp(state.timestamp_ms / 1000, UTC)}
