@@ -82,7 +82,7 @@ class Lake:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(60)
+        self._process.wait(600)
         self._process.stdout.close()
 
 

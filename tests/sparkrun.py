@@ -85,14 +85,14 @@ class SparkRun:
         """The exit code; None while the process runs."""
         return self._process.poll()
 
-    def until(self, batches: int, wait_s: float = 300.0) -> None:
+    def until(self, batches: int, wait_s: float = 900.0) -> None:
         """Wait until it has reported that many batches, or has ended."""
         deadline = time.monotonic() + wait_s
         while self.batches < batches and self.status is None:
             assert time.monotonic() < deadline, "\n".join(self.lines[-40:])
             time.sleep(0.01)
 
-    def wait(self, wait_s: float = 300.0) -> int:
+    def wait(self, wait_s: float = 900.0) -> int:
         """Wait for the end; returns the exit code."""
         try:
             found = self._process.wait(wait_s)

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.peer,
     pytest.mark.xdist_group("spark-kraftcluster"),
-    pytest.mark.timeout(900 + 120 * KILLS),
+    pytest.mark.timeout(900 + 300 * KILLS),
 ]
 
 
