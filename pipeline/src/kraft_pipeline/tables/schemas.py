@@ -92,7 +92,9 @@ def check_names(
         if path not in old:
             if len(path) > DEPTH_MAX:
                 raise RecordError("field.depth", f"the field {name!r} is nested more than {DEPTH_MAX} deep")
-            if name.lower() in seen or not path[-1]:
+            if not path[-1]:
+                raise RecordError("field.name", f"the name of a field is empty: {name!r}")
+            if name.lower() in seen:
                 raise RecordError("field.name", f"the field {name!r} has the name of another column")
             if "\0" in path[-1]:  # C libraries end the name there
                 raise RecordError("field.name", f"the field {name!r} has a name with a zero byte")

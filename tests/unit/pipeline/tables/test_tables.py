@@ -187,6 +187,7 @@ def test_names_of_nested_fields_are_checked() -> None:
     found = parse(jsons(*bad, b'{"s":{"Known":1,"more":2},"x":{"z":3}}'), known, additive=True)
     assert found.good.tolist() == [5]
     assert found.bad[0] == Bad("field.name", "the field 's.known' has the name of another column")
+    assert found.bad[3] == Bad("field.name", "the name of a field is empty: 's.'")
     one, two = (pa.schema([(name, pa.int64()), ("m" + name, pa.int64())]) for name in ("n", "N"))
     assert schemas.merged(known, [one, two]) == pa.schema([*known, *one])  # the second learns again from the first
 
