@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
@@ -84,7 +85,9 @@ def _status(group: click.Group, selects: Selects[Any], find: Find) -> None:
         from kraft_operator.report import tables
 
         target = find(**selected)
-        if watch and output == "table":
+        if watch and (output == "json" or not sys.stdout.isatty()):
+            _print_changes(target, output)
+        if watch:
             from rich.live import Live
 
             with Live(tables.summary(target.resource()), auto_refresh=False, screen=True) as live:
@@ -95,6 +98,20 @@ def _status(group: click.Group, selects: Selects[Any], find: Find) -> None:
         show(resource, tables.summary(resource), output)
         if not tables.is_ready(resource):
             raise SystemExit(FAILED)
+
+
+def _print_changes(target: Target, output: str) -> NoReturn:
+    """Print the status whenever it changes, for a file or a pipe."""
+    from kraft_operator.report import tables
+
+    last: Any = None
+    while True:
+        resource = target.resource()
+        if resource.get("status") != last:
+            last = resource.get("status")
+            show(resource, tables.summary(resource), output)
+            sys.stdout.flush()
+        time.sleep(1.0)
 
 
 def _plan(group: click.Group, selects: Selects[Any], find: Find) -> None:

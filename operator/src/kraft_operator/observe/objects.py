@@ -14,7 +14,7 @@ from kraft_operator.observe import addresses
 from kraft_operator.observe.status import StatusReport
 from kraft_operator.plan.model.observed import Job, Kube, Pod, Volume
 from kraft_operator.plan.model.record import Node
-from kraft_operator.plan.model.situation import RESIZED, is_controller
+from kraft_operator.plan.model.situation import BEING_STARTED, NOT_READY, RESIZED, is_controller
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.pods import ASPECT, config_map, config_name, mounted
 from kraft_operator.specs.quantities import as_bytes
@@ -254,7 +254,7 @@ def why_not(one: Object) -> str:
     placed = condition_of(one, "PodScheduled")
     if placed.get("status") == "False":
         return f"{placed.get('reason', 'not placed')}: {placed.get('message', '')}"
-    return "is not ready" if status.get("containerStatuses") else "is being started"
+    return NOT_READY if status.get("containerStatuses") else BEING_STARTED
 
 
 def shape(pods: Iterable[Object]) -> frozenset[tuple[str, bool, int]]:

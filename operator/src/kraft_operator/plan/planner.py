@@ -116,8 +116,9 @@ def _all_gone(s: Situation) -> Blocked | None:
     formatted = [node.id for node in s.record.nodes if node.formatted and not node.leaving]
     if not formatted or s.kube.volumes or s.kube.pods or any(s.held(node) for node in s.record.nodes):
         return None
-    text = f"the record has nodes {formatted}, but their volumes do not exist: restore the volumes; or, to begin a"
-    return Blocked("VolumesGone", f"{text} new cluster, delete the resource and its record, and apply it again")
+    text = f"the record has nodes {formatted}, but their volumes do not exist: restore the volumes; or, to begin a new"
+    how = "delete the resource and its record (on Kubernetes the ConfigMap NAME-record), and apply it again"
+    return Blocked("VolumesGone", f"{text} cluster, {how}")
 
 
 def _disturb(s: Situation) -> None:

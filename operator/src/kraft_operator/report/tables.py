@@ -177,7 +177,7 @@ def _step(resource: Resource) -> list[Text]:
     if step.get("why"):
         line.append(f": {step['why']}")
     if step.get("waitsFor"):
-        line.append(f"  (waits for {step['waitsFor']})", UNSURE)
+        line.append(f"  (waits: {step['waitsFor']})", UNSURE)
     return [line]
 
 

@@ -7,12 +7,14 @@ file, merges patches into it, and refuses patches of an older resourceVersion in
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -391,3 +393,21 @@ def test_versions_take_the_options_that_select_a_kubernetes_cluster(words: str, 
 def test_the_nearer_of_two_contexts_of_versions_counts(api: Api) -> None:
     api.run("--context=far", "versions", "--context=near", "--kubeconfig=outer", "withdraw", "--kubeconfig=inner")
     assert {"--context=near", "--kubeconfig=inner"} <= set(api.asked[0])
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_status_watched_through_a_pipe_prints_each_change(api: Api, form: str) -> None:
+    words = [sys.executable, "-m", "kraft_cli.kubectl", "status", "--watch", "-o", form]
+    environment = {**os.environ, "KUBECTL": str(api.program)}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment, text=True) as watcher:
+        try:
+            assert watcher.stdout is not None
+            _read_until(watcher.stdout, "smoke  Ready" if form == "table" else '"conditions"')
+            api.change(lambda r: _condition(r, "Ready", "False", "voter 1 stops"))
+            _read_until(watcher.stdout, "voter 1 stops")
+        finally:
+            watcher.kill()
+
+
+def _read_until(lines: IO[str], text: str) -> None:
+    assert any(text in line for line in lines), f"{text} is missing in the output"

@@ -69,6 +69,18 @@ def test_a_bad_image_stops_the_roll_until_it_is_corrected() -> None:
     assert {pod.aspects["image"] for pod in world.pods.values()} == {"good"}
 
 
+def test_waits_of_a_roll_are_sentences() -> None:
+    world = made()
+    world.settle()
+    world.wanted = wanted(image="b")
+    seen: set[str] = set()
+    for _ in range(400):
+        seen.update(world.step().waits)
+        world.tick()
+    assert "no further node restarts: voter 2 has no pod yet" in seen
+    assert not any(": is " in wait or ": has " in wait for wait in seen), seen
+
+
 def test_a_bad_image_from_the_start_recovers_when_corrected() -> None:
     world = World(wanted(image="bad"))
     world.bad_images = {"bad"}

@@ -45,6 +45,9 @@ EMPTIED: Final = "emptied"
 """The reason to restart a pod that mounts an empty volume which was removed from its pool."""
 ADDRESSES: Final = "addresses"
 """The aspect of a broker's external addresses, which may change at any time."""
+NOT_READY: Final = "is not ready"
+BEING_STARTED: Final = "is being started"
+"""Messages of a pod if Kubernetes reports no reason."""
 
 
 @dataclass(slots=True)
@@ -140,10 +143,9 @@ class Situation:
             if pod is not None and pod.missing:
                 found.append(f"{node.kind}: {pod.missing} is missing")
             elif not self.up(node.id):
-                why = "has no pod yet" if pod is None else "stops" if pod.terminating else pod.message or "is not ready"
-                found.append(f"{node.kind}: {why}")
+                found.append(f"{node.kind}{_not_up(pod)}")
             elif self.metadata is not None and pod is not None and is_broker(pod) and not self.serves(node.id):
-                found.append(f"{node.kind}: not unfenced yet")
+                found.append(f"{node.kind} is not unfenced yet")
         return found
 
     def outdated(self) -> list[str]:
@@ -322,6 +324,16 @@ def is_broker(pod: Pod) -> bool:
 def pod_voters(pod: Pod) -> tuple[int, ...]:
     """The ids of the voters that a pod was started with; empty for a dynamic quorum."""
     return tuple(int(word) for word in pod.aspects.get("voters", "").split(",") if word)
+
+
+def _not_up(pod: Pod | None) -> str:
+    """The end of a message about a node that is not up: a verb, or a colon and what Kubernetes reports."""
+    if pod is None:
+        return " has no pod yet"
+    if pod.terminating:
+        return " stops"
+    reported = pod.message or NOT_READY
+    return f" {reported}" if reported in (NOT_READY, BEING_STARTED) else f": {reported}"
 
 
 def _current(replica: Replica) -> bool:

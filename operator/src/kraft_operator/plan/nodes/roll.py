@@ -58,7 +58,7 @@ def roll(s: Situation) -> bool:
     failing = [node for node in behind if not s.up(node.id)] or [node for node in behind if node in lost]
     unsettled = s.unsettled()
     if unsettled and not failing:
-        s.plan.waits.append(f"the roll waits: {unsettled[0]}")
+        s.plan.waits.append(f"no further node restarts: {unsettled[0]}")
         return True
     controllers = [node for node in failing or behind if _controls(s, node)]
     if controllers:
