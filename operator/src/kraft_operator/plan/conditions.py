@@ -68,7 +68,9 @@ def _ready(s: Situation | None) -> ConditionState:
     if s is None:
         return ConditionState("Ready", "Unknown", "KubernetesUnknown", "pods and volumes are not known")
     if s.wanted.hibernated:
-        return ConditionState("Ready", "False", "Hibernated", "all nodes are stopped; their volumes stay")
+        running = sum(node.id in s.kube.pods for node in s.record.nodes)
+        nodes = f"{running} nodes still have a pod" if running else "all nodes are stopped"
+        return ConditionState("Ready", "False", "Hibernated", f"{nodes}; their volumes stay")
     missing = [*s.unsettled(), *s.outdated()]
     if not s.record.nodes:
         return ConditionState("Ready", "False", "Beginning", "nodes are being assigned")

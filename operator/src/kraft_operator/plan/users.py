@@ -247,7 +247,7 @@ def owners(declared: DeclaredUsers, seen: UsersSeen, claims: Mapping[str, UserCl
         owner = found.by_user.get(user)
         first = owner.resource if owner is not None else unread.get(user, desired.resource)
         if user in declared.internal:
-            text = f"the user {user} belongs to the cluster itself: choose another spec.userName"
+            text = f"{user} is a super user or a user of the cluster itself: choose another spec.userName"
             found.states[desired.resource] = UserState(False, "InternalUser", text)
         elif first != desired.resource:
             text = f"the user {user} is the KRaftUser {first}'s: delete one of the two resources"

@@ -155,7 +155,7 @@ def _extra(resource: Resource, node: Mapping[str, Any], role: str) -> list[Rende
 
 def _partitions(resource: Resource) -> list[Text]:
     found = resource.get("status", {}).get("partitions")
-    if not found:
+    if not found or condition(resource, "Ready").get("reason") == "Hibernated":  # the last view: brokers were stopping
         return []
     line = Text.assemble(("Partitions", "bold"), f"  {found['total']}")
     kinds = (("underReplicated", "under-replicated", UNSURE), ("underMinIsr", "under min ISR", BAD), ("moving",) * 3)

@@ -51,3 +51,17 @@ def test_an_unknown_cluster_has_unknown_conditions() -> None:
     reported = {one.type: one for one in conditions(None, World(wanted()).last)}
     assert reported["Ready"].status == "Unknown"
     assert reported["QuorumHealthy"].status == "Unknown"
+
+
+def test_a_cluster_that_hibernates_names_the_nodes_that_still_run() -> None:
+    world = made()
+    world.settle()
+    world.wanted = wanted(hibernated=True)
+    messages = {}
+    for _ in range(40):
+        messages[_reported(world)["Ready"][2]] = None
+        world.step()
+    assert list(messages) == [
+        *(f"{pods} nodes still have a pod; their volumes stay" for pods in (6, 5, 4, 3, 2, 1)),
+        "all nodes are stopped; their volumes stay",
+    ]
