@@ -218,11 +218,15 @@ def _not_rolled(resource: Mapping[str, Any], before: str) -> str | None:
 
 def _unsettled(resource: Mapping[str, Any]) -> str | None:
     """Describe which nodes have to restart or are not ready."""
+    return _restarts(resource) or _not_ready(resource)
+
+
+def _restarts(resource: Mapping[str, Any]) -> str | None:
     late = [one for one in resource.get("status", {}).get("nodes", ()) if one.get("needsRestart")]
     if late:
         blocked = _condition_message(resource, "Degraded") or _condition_message(resource, "Paused")
         return f"{len(late)} nodes have to restart" + (f": {blocked}" if blocked else "")
-    return _not_ready(resource)
+    return None
 
 
 def _condition_message(resource: Mapping[str, Any], kind: str) -> str:
@@ -262,7 +266,7 @@ def _replace(group: click.Group, selects: Selects[Any], find: Find) -> None:
         target.request_replacement({**item, "accept": sorted(set(accept))})
         click.echo(f"{target.name}: replacement {item['name']} is requested")
         if wait:
-            _until_replaced(target, str(item["name"]), timeout)
+            _until_replaced(target, str(item["name"]), node, timeout)
 
 
 def _free_name(resource: Mapping[str, Any], node: int) -> str:
@@ -273,7 +277,13 @@ def _free_name(resource: Mapping[str, Any], node: int) -> str:
     return next(name for n in range(len(taken) + 1) if (name := begin + f"-{n}" * (n > 0)) not in taken)
 
 
-def _until_replaced(target: Target, name: str, timeout: float) -> None:
+def _node_not_ready(status: Mapping[str, Any], node: int) -> str | None:
+    """Describe what a replaced node waits for. Other nodes that are down may need a replacement, too."""
+    found = next((one for one in status.get("nodes", ()) if one["id"] == node), {"state": "unknown"})
+    return None if found["state"] == "Ready" else f"node {node} has the state {found['state']}"
+
+
+def _until_replaced(target: Target, name: str, node: int, timeout: float) -> None:
     refused_since: float | None = None
 
     def waits(resource: dict[str, Any]) -> str | None:
@@ -288,7 +298,7 @@ def _until_replaced(target: Target, name: str, timeout: float) -> None:
                     or _condition_message(resource, "Progressing")
                     or "it has begun"
                 )
-            return _unsettled(resource)
+            return _restarts(resource) or _node_not_ready(status, begun.get("newId") or node)
         message = _condition_message(resource, "Degraded")
         if f"replacement {name} " not in message:
             refused_since = None

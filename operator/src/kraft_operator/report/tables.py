@@ -186,6 +186,9 @@ def plan_lines(resource: Resource) -> list[Text]:
     if not resource.get("status"):
         return [Text(NOT_TOLD, UNSURE)]
     lines = resource["status"].get("plan", ())
+    progressing = condition(resource, "Progressing")
+    if not lines and progressing.get("status") == "True":  # a node that only Kubernetes can start
+        return [Text(f"waits: {progressing['message']}", UNSURE)]
     return [Text(line) for line in lines] or [Text("nothing to do", GOOD)]
 
 

@@ -273,7 +273,30 @@ def test_a_refused_replacement_is_withdrawn_with_the_reason(api: Api, monkeypatc
     assert not [key for key in api.resource["metadata"].get("annotations", {}) if key.startswith("replace.")]
 
 
-def test_replace_waits_until_the_replacement_is_done_and_all_are_ready(
+def test_replace_does_not_wait_for_another_node_that_is_down(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def time_goes_on(_seconds: float) -> None:
+        resource = api.resource
+        (key,) = [key for key in resource["metadata"]["annotations"] if key.startswith("replace.")]
+        item = {"name": key.partition("/")[2], "node": 2, "by": "EmptyDisk", "disk": 1, "done": True}
+        resource["status"]["replacements"] = [item]
+        for node in resource["status"]["nodes"]:
+            node["needsRestart"] = []
+            node["state"] = "Starting" if node["id"] == 103 else "Ready"
+        _condition(resource, "Ready", "False", "broker 103: Unschedulable")
+        api.write(resource)
+
+    monkeypatch.setattr("kraft_cli.target.pause", time_goes_on)
+    done = api.run("replace", "2", "--timeout", "5")
+    assert done.exit_code == 0, done.output
+
+
+def test_plan_names_a_node_that_only_kubernetes_can_start(api: Api) -> None:
+    api.change(lambda r: r["status"].update(plan=[]))
+    api.change(lambda r: _condition(r, "Progressing", "True", "broker 103: Unschedulable"))
+    assert api.run("plan").output == "waits: broker 103: Unschedulable\n"
+
+
+def test_replace_waits_until_the_replacement_is_done_and_all_have_restarted(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = {"name": "node-2-1", "node": 2, "by": "EmptyDisk", "disk": 1, "done": True}

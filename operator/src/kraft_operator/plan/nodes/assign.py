@@ -105,7 +105,11 @@ def _migrating(record: Record, wanted: Wanted, *, new_cluster: bool) -> Record |
 
 
 def _filled(record: Record, pool: Pool, outside: frozenset[int]) -> Record:
-    """Add missing nodes of a pool, let the surplus nodes with the highest ids leave, and give roles."""
+    """Add missing nodes of a pool, let the surplus nodes with the highest ids leave, and give roles.
+
+    Brokers that still leave stay if they are wanted again: a new broker would copy all their replicas.
+    """
+    record = _kept(record, pool)
     mine = [node for node in record.nodes if node.pool == pool.name]
     # A role is given at once. `voters` and `leave` take it away once nothing depends on it.
     record = record.having(
@@ -121,6 +125,28 @@ def _filled(record: Record, pool: Pool, outside: frozenset[int]) -> Record:
     for _ in range(pool.replicas - len(active)):
         record = record.having(Node(next_id(record, pool.first_id, outside), pool.name, pool.controller, pool.broker))
     return record
+
+
+def _kept(record: Record, pool: Pool) -> Record:
+    """Return the record with as many leaving brokers kept as the pool lacks, the lowest ids first.
+
+    A voter may have left the quorum already, and a stopped broker is free to be unregistered: they leave. So does a
+    node that another one replaces.
+    """
+    mine = [node for node in record.nodes if node.pool == pool.name]
+    lacks = max(pool.replicas - sum(not node.leaving for node in mine), 0)
+    replaced = {one.node for one in record.replacements if one.by == "NewId" and not one.done}
+    may_stay = [
+        node
+        for node in sorted(mine, key=lambda node: node.id)
+        if node.leaving and node.broker and not node.controller and not node.stopped and node.id not in replaced
+    ][: lacks if pool.broker and not pool.controller else 0]
+    if not may_stay:
+        return record
+    kept = {node.id for node in may_stay}
+    # Replicas that have moved away are balanced as after a broker was added.
+    record = replace(record, balanced=tuple(broker for broker in record.balanced if broker not in kept))
+    return record.having(*(replace(node, leaving=False) for node in may_stay))
 
 
 def next_id(record: Record, first: int, outside: frozenset[int]) -> int:
