@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -204,25 +204,27 @@ def _roll(group: click.Group, selects: Selects[Any], find: Find) -> None:
         names = ", ".join(map(str, chosen))
         click.echo(f"{target.name}: {names} restart one after the other")
         if wait:
-            wait_for(target, timeout, lambda now: _not_rolled(now, resource.get("status", {}).get("revision", "")))
+            before = resource.get("status", {}).get("revision", "")
+            wait_for(target, timeout, lambda now: _not_rolled(now, before, chosen))
             click.echo(f"{target.name}: done")
 
 
-def _not_rolled(resource: Mapping[str, Any], before: str) -> str | None:
-    """Describe what a roll that was requested after revision `before` waits for."""
+def _not_rolled(resource: Mapping[str, Any], before: str, chosen: Collection[int]) -> str | None:
+    """Describe what a roll of nodes that was requested after revision `before` waits for.
+
+    Other nodes may wait for something else, such as a maintenance window.
+    """
     status = resource.get("status", {})
     if status.get("revision", "") == before:
         return "the request was not read yet"
-    return _unsettled(resource)
+    nodes = [one for one in status.get("nodes", ()) if one["id"] in chosen]
+    late = next((one["id"] for one in nodes if one["state"] != "Ready"), None)
+    return _restarts(resource, nodes) or (None if late is None else _node_not_ready(status, late))
 
 
-def _unsettled(resource: Mapping[str, Any]) -> str | None:
-    """Describe which nodes have to restart or are not ready."""
-    return _restarts(resource) or _not_ready(resource)
-
-
-def _restarts(resource: Mapping[str, Any]) -> str | None:
-    late = [one for one in resource.get("status", {}).get("nodes", ()) if one.get("needsRestart")]
+def _restarts(resource: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> str | None:
+    """Describe how many of these nodes have to restart, and the reason against it."""
+    late = [one for one in nodes if one.get("needsRestart")]
     if late:
         blocked = _condition_message(resource, "Degraded") or _condition_message(resource, "Paused")
         return f"{len(late)} nodes have to restart" + (f": {blocked}" if blocked else "")
@@ -232,12 +234,6 @@ def _restarts(resource: Mapping[str, Any]) -> str | None:
 def _condition_message(resource: Mapping[str, Any], kind: str) -> str:
     found = resource.get("status", {}).get("conditions", ())
     return next((str(one["message"]) for one in found if one["type"] == kind and one["status"] == "True"), "")
-
-
-def _not_ready(resource: Mapping[str, Any]) -> str | None:
-    found = resource.get("status", {}).get("conditions", ())
-    ready = next((one for one in found if one["type"] == "Ready"), {"status": "Unknown", "message": "no status yet"})
-    return None if ready["status"] == "True" else str(ready["message"])
 
 
 def _replace(group: click.Group, selects: Selects[Any], find: Find) -> None:
@@ -298,7 +294,9 @@ def _until_replaced(target: Target, name: str, node: int, timeout: float) -> Non
                     or _condition_message(resource, "Progressing")
                     or "it has begun"
                 )
-            return _restarts(resource) or _node_not_ready(status, begun.get("newId") or node)
+            # Voters restart after a new id. Restarts for changes may wait for a window: they do not belong to this.
+            others = [] if _condition_message(resource, "Paused") else status.get("nodes", ())
+            return _restarts(resource, others) or _node_not_ready(status, begun.get("newId") or node)
         message = _condition_message(resource, "Degraded")
         if f"replacement {name} " not in message:
             refused_since = None

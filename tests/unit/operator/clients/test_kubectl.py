@@ -273,6 +273,20 @@ def test_a_refused_replacement_is_withdrawn_with_the_reason(api: Api, monkeypatc
     assert not [key for key in api.resource["metadata"].get("annotations", {}) if key.startswith("replace.")]
 
 
+def test_roll_does_not_wait_for_nodes_that_wait_for_a_window(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def time_goes_on(_seconds: float) -> None:
+        resource = api.resource
+        resource["status"]["revision"] = "rolled"
+        for node in resource["status"]["nodes"]:
+            node["needsRestart"] = [] if node["id"] == 101 else ["config"]
+        _condition(resource, "Paused", "True", "the next maintenance window opens tomorrow")
+        api.write(resource)
+
+    monkeypatch.setattr("kraft_cli.target.pause", time_goes_on)
+    done = api.run("roll", "101", "--timeout", "5")
+    assert done.exit_code == 0, done.output
+
+
 def test_replace_does_not_wait_for_another_node_that_is_down(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def time_goes_on(_seconds: float) -> None:
         resource = api.resource
