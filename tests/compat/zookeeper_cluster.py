@@ -358,15 +358,18 @@ class OldCluster:
         node.launch()
         node.wait_ready()
 
-    def stop_our_controllers(self, *, killed: bool = False) -> Path:
-        """Stop our controllers, the active one last, or kill them. Returns the folder of its metadata log."""
+    def stop_our_controllers(self, *, killed: bool = False, active_id: int | None = None) -> Path:
+        """Stop our controllers, the active one last, or kill them. Returns the folder of its metadata log.
+
+        `active_id`: the active controller; None: they are asked.
+        """
         ours = {node_id: self.nodes[node_id] for node_id in self.controller_ports}
 
         def active() -> int | None:
             found = {i: one.status().get("migration", {}) for i, one in ours.items() if isinstance(one, OurController)}
             return next((i for i, one in found.items() if one.get("isActive")), None)
 
-        last = wait_for("an active controller", active)
+        last = active_id or wait_for("an active controller", active)
         for node_id in sorted(ours, key=lambda number: number == last):
             node = self._stopped_controllers[node_id] = self.nodes.pop(node_id)
             if killed:

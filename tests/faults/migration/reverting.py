@@ -37,9 +37,9 @@ class Revert:
         self._pages = [f"127.0.0.1:{node.http_port}" for node in nodes]
         self._metadata_log: Path | None = None
 
-    def stop_controllers(self, *, killed: bool) -> Path:
+    def stop_controllers(self, *, killed: bool, active_id: int | None = None) -> Path:
         """Stop or kill all controllers. Returns the folder of the metadata log of the active one."""
-        self._metadata_log = self._cluster.stop_our_controllers(killed=killed)
+        self._metadata_log = self._cluster.stop_our_controllers(killed=killed, active_id=active_id)
         return self._metadata_log
 
     def play(self) -> None:

@@ -43,6 +43,8 @@ from tests.golden.migration.test_whole_migration import described, topics_at
 SESSION_MS: Final = 6_000
 PAUSE_S: Final = (1.0, 10.0)
 STATE_S: Final = 300.0
+READS: Final = ("BECOME_CONTROLLER", "ZK_MIGRATION")
+"""States of the driver."""
 READING_S: Final = 1.5
 """About as long as a controller reads ZooKeeper."""
 DUAL: Final = "made-in-both-worlds"
@@ -145,17 +147,20 @@ class Migration:
         is_late = random.Random(f"reading {self._seed}").random() < 0.5
         """Whether the controllers are killed once records are in the transaction, or at any time while they read."""
 
-        def is_reading() -> bool:
-            found = self.cluster.migration()
-            if is_late:
-                return bool(found.get("readRecords"))
-            return found.get("driver") in ("BECOME_CONTROLLER", "ZK_MIGRATION")
+        def reader() -> OurController | None:
+            nodes = [one for one in self.cluster.nodes.values() if isinstance(one, OurController)]
+            return next((one for one in nodes if _migration(one).get("driver") in READS), None)
 
-        wait_for("a controller reads ZooKeeper", is_reading, timeout_s=STATE_S)
-        if not is_late:
+        node = wait_for("a controller reads ZooKeeper", reader, timeout_s=STATE_S)
+        if is_late:
+            while _migration(node).get("driver") in READS and not _migration(node).get("readRecords"):
+                pass  # all is read within a tenth of a second
+        else:
             time.sleep(self.rng.uniform(0, READING_S))
+        node.kill()
         revert = self._reverting()
-        log = revert.stop_controllers(killed=True)
+        active_id = next(number for number, one in self.cluster.nodes.items() if one is node)
+        log = revert.stop_controllers(killed=True, active_id=active_id)
         data = b"".join(path.read_bytes() for path in sorted(log.glob("*.log")))
         records = [record for batch in decode_batches(whole_batches(data)) for _, record in batch.records]
         marks = [type(one).__name__ for one in records if type(one).__name__.endswith("TransactionRecord")]
@@ -323,3 +328,8 @@ def _answers(node: Target) -> bool:
 
 def _is_active(node: OurController) -> bool:
     return "kafka_controller_kafkacontroller_activecontrollercount 1.0" in node.page("metrics")
+
+
+def _migration(node: OurController) -> dict[str, Any]:
+    """What a controller says about the migration; empty if it does not answer."""
+    return dict(node.status().get("migration", {}))
