@@ -182,7 +182,7 @@ def test_a_user_leaves_with_the_file(cluster: Cluster) -> None:
 def test_a_super_user_is_refused_and_passwords_stay_in_their_folder(cluster: Cluster) -> None:
     cluster.must("user", "add", "admin", "--type", "scram-sha-512", "--no-wait")
     row = cluster.wait_until("admin", "InternalUser")
-    assert "belongs to the cluster itself" in row["message"]
+    assert "is a super user or a user of the cluster itself" in row["message"]
     cluster.must("user", "remove", "admin")
     cluster.must("user", "add", "quiet", "--type", "scram-sha-512", "--produce", "orders")
     password = cluster.config("quiet")["sasl.password"]
