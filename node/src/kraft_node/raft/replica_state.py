@@ -90,6 +90,10 @@ class ReplicaState:
         """When the host must give the next `Tick`; None: no timer."""
         self.ready = Ready()
         """The work of the current step."""
+        self.join_ms = 0
+        """When a follower may request again to become a voter, or report its endpoints (KIP-853)."""
+        self._followed = (-1, NO_NODE)
+        """Epoch and id of the leader that was followed last."""
         self._waiting_messages = 0
         """The number of messages in `Ready.after_state` that were not released yet."""
 

@@ -381,17 +381,17 @@ def request_to_join(node: RaftReplica, follower: Follower) -> None:
     """
     if node.own is None or not follower.has_fetched:
         return
-    if node.now_ms < follower.join_ms or node.own.key != node.local:
+    if node.now_ms < node.join_ms or node.own.key != node.local:
         return
     if node.voter_sets.kraft_version < 1:
         if node.is_voter and not follower.has_reported:
-            follower.join_ms = node.now_ms + node.config.fetch_timeout_ms
+            node.join_ms = node.now_ms + node.config.fetch_timeout_ms
             node.send_request(follower.leader_id, UpdateVoterRequest(node.epoch, node.own, node.cluster_id))
         return
     stated = node.voters.get(node.local.id)
     if stated == node.own or not (node.is_voter or node.config.auto_join):
         return
-    follower.join_ms = node.now_ms + node.config.fetch_timeout_ms
+    node.join_ms = node.now_ms + node.config.fetch_timeout_ms
     cluster_id = node.cluster_id
     if stated is None:
         request = AddVoterRequest(node.own, node.config.request_timeout_ms, False, cluster_id)

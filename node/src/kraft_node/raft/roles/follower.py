@@ -24,7 +24,6 @@ class Follower(RoleState):
         "fetch_deadline_ms",
         "has_fetched",
         "has_reported",
-        "join_ms",
     )
 
     role = Role.FOLLOWER
@@ -39,8 +38,6 @@ class Follower(RoleState):
         """A fetch from this leader has succeeded. Until the leader falls silent, pre-votes are refused."""
         self.has_reported = False
         """The leader knows the directory and endpoints of this static voter."""
-        self.join_ms = node.now_ms + node.config.fetch_timeout_ms
-        """When to request again from the leader to become a voter (KIP-853)."""
         self.download: snapshots.Download | None = None
 
     @property
@@ -75,6 +72,6 @@ class Follower(RoleState):
             replication.fetch_from(node, self._leader_id)
         voter_changes.request_to_join(node, self)
 
-    def deadlines_ms(self, node: RaftReplica) -> list[int]:  # noqa: ARG002
+    def deadlines_ms(self, node: RaftReplica) -> list[int]:
         """When the leader counts as lost, and when to request again to become a voter."""
-        return [self.fetch_deadline_ms, self.join_ms]
+        return [self.fetch_deadline_ms, node.join_ms]

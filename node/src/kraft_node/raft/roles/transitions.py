@@ -156,6 +156,10 @@ class RaftReplica(ReplicaState):
         """Follow the leader of `epoch`. A vote that was given in that epoch is kept."""
         assert leader_id != self.local.id, "law: a replica never follows itself"
         voted = self._voted_in(epoch)
+        if (epoch, leader_id) != self._followed:
+            # Not for a leader that was followed before: if its connection closes again and again, the wait never ends.
+            self._followed = (epoch, leader_id)
+            self.join_ms = self.now_ms + self.config.fetch_timeout_ms
         self._become(Follower(self, epoch, leader_id))
         self._remember(epoch, leader_id, voted)
 
