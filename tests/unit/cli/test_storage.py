@@ -129,6 +129,19 @@ def test_an_impossible_request_is_refused_and_writes_nothing(
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize("option", ["-t", "--cluster-id"])
+def test_a_cluster_id_may_begin_with_a_dash(tmp_path: Path, option: str) -> None:
+    """Such ids come from clusters with ZooKeeper; the command line took it for an option, so a migration stopped."""
+    cluster = "-QFkB3aSS2KHv4RcngmCVg"
+    assert storage.main(["format", "-c", str(write_config(tmp_path)), option, cluster]) == 0
+    assert meta(tmp_path / "a")["cluster.id"] == cluster
+
+
+def test_a_missing_cluster_id_is_named(tmp_path: Path) -> None:
+    with pytest.raises((ToolError, SystemExit)):
+        storage.main(["format", "-t", "-c", str(write_config(tmp_path))])
+
+
 def test_a_blank_cluster_id_is_refused(tmp_path: Path) -> None:
     assert "blank" in refused(write_config(tmp_path), cluster=" ")
 

@@ -17,7 +17,7 @@ import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kraft_node.cli.common import Parser, ToolError, program, read_config, run
 from kraft_protocol.ids import Uuid, random_uuid, uuid_text
@@ -40,11 +40,29 @@ def new_uuid() -> Uuid:
     return random_uuid(SystemRandom())
 
 
+CLUSTER_ID_CHARACTERS: Final = 22
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run one command. Returns its exit code: 1 if `info` found a problem, else 0. Raises ToolError."""
-    args = _parser().parse_args(arguments)
+    args = _parser().parse_args(_joined(arguments))
     result: int = args.command(args)
     return result
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """The arguments with a cluster id that begins with a dash joined to its option: argparse takes it for an option.
+
+    Brokers with ZooKeeper made such ids, one in 64.
+    """
+    joined: list[str] = []
+    for word in arguments:
+        is_id = word.startswith("-") and len(word) == CLUSTER_ID_CHARACTERS
+        if is_id and joined and joined[-1] in ("-t", "--cluster-id"):
+            joined[-1] = f"--cluster-id={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _parser() -> Parser:
