@@ -229,7 +229,7 @@ def test_a_broker_that_fails_at_a_full_request_is_led_by_an_incremental_one(worl
         nonlocal fails
         world.time.advance(10_000)
         while world.waiting:
-            assert len(world.sent) < REQUESTS_MAX, "the broker gets requests for ever"
+            assert len(world.sent) < REQUESTS_MAX, "the broker gets requests without end"
             request, done = world.waiting.pop(0)
             is_leaders = request.SCHEMA.api_key == 4
             done(

@@ -142,7 +142,7 @@ def is_ending(pages: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 def brokers_left_behind(migration: Mapping[str, Any]) -> str | None:
-    """What to do about brokers that would be left behind by the end of the migration; None if there are none.
+    """Advice about brokers that could not continue if the migration ended now; None if there is no such broker.
 
     They have replicas, but are not registered, or they run with ZooKeeper, but take no part. Older controllers do not
     report them.

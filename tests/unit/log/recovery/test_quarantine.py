@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from kraft_node.base.env import write_atomic
 from kraft_node.log.config import make_config
 from kraft_node.log.errors import CutLater, LogDirDamaged, LogDirFailure
 from kraft_node.log.log import Log
@@ -151,6 +152,20 @@ def test_recovery_cuts_no_damaged_log_and_serves_it_once_it_is_whole() -> None:
     rig.start()
     assert not rig.node.manager.withdrawals.is_restored("t", 0)
     assert rig.log(0).end_offset == end
+
+
+def test_a_list_without_a_mark_does_not_outlive_the_next_clean_stop() -> None:
+    """A crash came between both. The end offset in the list was stale, and a truncated log counted as damaged."""
+    rig = Rig()
+    write_atomic(rig.node.disk, "/d1/.kraft_quarantined", b"t-0 999\n")
+    rig.node.kill()
+    rig.start()
+    rig.node.rest(5000)
+    rig.node.stop()
+    rig.start()
+    rig.node.rest(5000)
+    assert not rig.withdrawn
+    assert rig.log(0).end_offset == 12
 
 
 def test_a_quarantined_log_can_be_set_aside_for_a_new_one() -> None:

@@ -25,7 +25,7 @@ broker.id Former name of node.id.
 broker.rack Failure domain of the broker. New replicas are spread over the racks, and consumers can fetch from a
   replica in their rack.
 broker.session.timeout.ms A broker without a heartbeat for this time is fenced: it leads no partitions.
-compression.gzip.level See the topic configuration compression.gzip.level.
+compression.gzip.level Level of gzip, from 1 to 9, if the broker compresses batches. -1: the default of gzip.
 compression.lz4.level Level of lz4, from 1 to 17, if the broker compresses batches.
 compression.type How the broker stores batches: producer keeps the producer's compression; uncompressed, gzip, snappy,
   lz4 and zstd convert.

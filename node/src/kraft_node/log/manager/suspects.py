@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from kraft_node.base.env import Disk, read_file, write_atomic
 from kraft_node.log import names
+from kraft_node.log.segments.files import remove_if_there
 
 Key = tuple[str, int]
 
@@ -36,9 +37,15 @@ def take_list(disk: Disk, directory: str) -> dict[Key, int | None]:
 
 
 def write_list(disk: Disk, directory: str, damaged: Mapping[Key, int], unproven: Iterable[Key]) -> None:
-    """Write the list, if it is not empty: `damaged` logs with their end offsets, and `unproven` copies. Raises
-    OSError."""
+    """Write the list: `damaged` logs with their end offsets, and `unproven` copies. Raises OSError.
+
+    An empty list is no file. An older file may be there, if a crash came between the list and the mark: its end offsets
+    are stale, and a log that was truncated since would count as damaged.
+    """
     lines = [f"{names.partition_dir(*key)} {end}\n" for key, end in damaged.items()]
     lines += [f"{names.partition_dir(*key)}\n" for key in unproven if key not in damaged]
+    path = f"{directory}/{names.QUARANTINED}"
     if lines:
-        write_atomic(disk, f"{directory}/{names.QUARANTINED}", "".join(lines).encode())
+        write_atomic(disk, path, "".join(lines).encode())
+    else:
+        remove_if_there(disk, path)
