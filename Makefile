@@ -165,7 +165,8 @@ detection: $(VENV)/.dev ## hunt random mutants of the cores with random seeds, a
 	$(BIN)/python -m tools.mutants run
 	$(BIN)/python -m tools.mutants page
 
-sim-operator: $(VENV)/.dev ## simulate the operator's planner over real Raft cores under SEEDS=n seeds: chaos, then deaths after every write
+sim-operator: $(VENV)/.dev ## simulate the operator over whole nodes, and its planner over Raft cores, under SEEDS=n seeds; then deaths after every write
+	$(BIN)/python -m tests.sim.operator.nodes --seeds $(SEEDS)
 	$(BIN)/python -m tests.sim.operator --seeds $(SEEDS)
 	$(BIN)/python -m tests.sim.operator --seeds 3 --crashes
 

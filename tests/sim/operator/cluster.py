@@ -21,7 +21,7 @@ import copy
 import json
 from collections import defaultdict
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import yaml
 
@@ -31,7 +31,6 @@ from kraft_operator.plan.model import observed as seen
 from kraft_operator.plan.model import steps as do
 from kraft_operator.reconcile import Key
 from kraft_protocol.client.aio import Address
-from tests.sim.operator.clock import SimLoop
 from tests.unit.operator.fake_kubernetes import FakeApi, Object
 from tests.unit.operator.sample import ROOT
 
@@ -54,6 +53,14 @@ def resource(uid: str, **changes: Any) -> Object:
     return dict(document)
 
 
+class Clock(Protocol):
+    """Simulated time."""
+
+    def time(self) -> float:
+        """Seconds."""
+        ...
+
+
 class Partition:
     """Three replicas, of which two must be in sync."""
 
@@ -65,7 +72,7 @@ class Partition:
 class Cluster:
     """The true state."""
 
-    def __init__(self, loop: SimLoop, rng: Random, api: SimApi) -> None:
+    def __init__(self, loop: Clock, rng: Random, api: SimApi) -> None:
         self.loop, self.rng, self.api = loop, rng, api
         self.partitions = [Partition(number) for number in range(4)]
         self.fenced: dict[int, bool] = {}
@@ -179,10 +186,11 @@ class Cluster:
 class SimApi(FakeApi):
     """An API server with delays, beside which other events happen."""
 
-    def __init__(self, loop: SimLoop, rng: Random) -> None:
+    def __init__(self, loop: Clock, rng: Random, cluster: Any = None) -> None:
+        """`cluster`: what checks the laws, if it is not this model of nodes."""
         super().__init__()
         self.loop, self.rng = loop, rng
-        self.cluster = Cluster(loop, rng, self)
+        self.cluster = cluster or Cluster(loop, rng, self)
         self.slow_until = 0.0
         self.faults = True
         self.disks: dict[int, int] = defaultdict(int)

@@ -24,19 +24,23 @@ class AcksLaw:
     """Judges the responses that a client receives."""
 
     def __init__(self, cluster: SimCluster, checker: Checker) -> None:
-        self._brokers = {machine.config.node_id: machine for machine in cluster.brokers}
+        self._cluster = cluster
         self._checker = checker
 
     def process_of(self, node_id: int) -> RequestedProcess:
         """Note the process that a request is about to be sent to."""
-        machine = self._brokers[node_id]
+        machine = self._broker(node_id)
         return RequestedProcess(machine, machine.starts)
 
     def leads(self, node_id: int, partition: tuple[str, int]) -> bool:
         """Whether the broker leads the partition now, as far as it knows."""
-        node = self._brokers[node_id].node
+        node = self._broker(node_id).node
         opened = () if node is None or node.broker is None else node.broker.replicas.opened()
         return any(replica.is_leader for replica in opened if (replica.topic, replica.index) == partition)
+
+    def _broker(self, node_id: int) -> SimMachine:
+        """The machine of a broker; clusters may get more of them during a run."""
+        return next(machine for machine in self._cluster.brokers if machine.config.node_id == node_id)
 
     def acknowledged(self, asked: RequestedProcess, partition: tuple[str, int], end: int) -> None:
         """Check a response that acknowledges the records below `end`, unless the process has ended since."""

@@ -1,0 +1,160 @@
+"""The API server beside simulated nodes, and the laws that it checks when the operator writes.
+
+The laws judge by the true state of nodes and metadata, not by the operator's view. What happened within the last
+GRACE_S is excused, because the operator cannot look and act at the same moment.
+
+- `isr`      a broker is stopped only if every partition that it is in sync with keeps min.insync.replicas up
+- `copy`     a disk is given up only if another copy of each of its partitions is in sync and up
+- `quorum`   a controller is stopped only if a majority of the voters is up without it
+- `once`     a node gets at most as many disks as replacements were requested
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any, NamedTuple
+
+from kraft_node.testing.checker import Checker
+from kraft_node.testing.world import World
+from tests.sim.operator.cluster import GRACE_S, NEED, SimApi
+from tests.sim.operator.nodes.loop import ProcessLoop
+from tests.sim.operator.nodes.machines import Kubelets, PodMachines
+from tests.unit.operator.fake_kubernetes import Object
+
+
+class _Moment(NamedTuple):
+    at_ms: float
+    up: frozenset[int]
+    isrs: dict[str, frozenset[int]]
+    voters: frozenset[int]
+
+
+class Truth:
+    """The state of the nodes at this moment, and as far back as the laws excuse."""
+
+    def __init__(self, machines: PodMachines, checker: Checker) -> None:
+        self.machines = machines
+        self.checker = checker
+        self.world = machines.world
+        self.stops = 0
+        """Running nodes that the operator stopped."""
+        self._moments: list[_Moment] = []
+
+    def note(self) -> None:
+        """Remember this moment."""
+        now = self.world.now_ms
+        self._moments = [one for one in self._moments if one.at_ms >= now - GRACE_S * 1000]
+        self._moments.append(self._moment())
+
+    def _moment(self) -> _Moment:
+        now = self.world.now_ms
+        running = [one for one in self.machines.machines if one.node is not None]
+        up = frozenset(one.config.node_id for one in running if one.serving and one.host.paused_until_ms <= now)
+        rafts = [one.node.raft for one in running if one.node is not None and one.node.raft is not None]
+        newest = max((raft.image for raft in rafts), key=lambda image: image.offset, default=None)
+        isrs = (
+            {}
+            if newest is None
+            else {
+                f"{topic.name}-{number}": frozenset(state.isr)
+                for topic in newest.topics
+                for number, state in topic.partitions()
+            }
+        )
+        started = [raft for raft in rafts if raft.started]
+        last = max(started, key=lambda raft: raft.node.epoch, default=None)
+        voters = frozenset(voter.key.id for voter in last.voters) if last is not None else frozenset()
+        return _Moment(now, up, isrs, voters)
+
+    def _recent(self) -> list[_Moment]:
+        return [*self._moments, self._moment()]
+
+    def check_stop(self, node_id: int) -> None:
+        """Laws `isr` and `quorum`, at the moment when the API server accepts a deletion from the operator."""
+        machine = self.machines.find(node_id)
+        if machine is None or machine.node is None or node_id not in self._moment().up:
+            return
+        self.stops += 1
+        recent = self._recent()
+        up = frozenset().union(*(one.up for one in recent))
+        voters = recent[-1].voters
+        if node_id in voters and len(voters) > 2 and len(up & voters - {node_id}) <= len(voters) // 2:
+            self._broken(
+                "quorum", f"{node_id} is stopped, of {sorted(voters)} only {sorted(up & voters - {node_id})} are up"
+            )
+        # One moment's ISRs must allow the stop for all partitions: a view of the metadata is of one moment.
+        risks = [self._at_risk(node_id, one.isrs, up) for one in reversed(recent)]
+        if None not in risks:
+            self._broken("isr", f"{node_id} is stopped, {risks[0]}")
+
+    @staticmethod
+    def _at_risk(node_id: int, isrs: dict[str, frozenset[int]], up: frozenset[int]) -> str | None:
+        for name, isr in isrs.items():
+            left = isr & up - {node_id}
+            if node_id in isr and len(left) < NEED:
+                return f"{name} has {sorted(left)} of the ISR {sorted(isr)}"
+        return None
+
+    def check_swap(self, node_id: int) -> None:
+        """Law `copy`, when a record gives up a disk."""
+        recent = self._recent()
+        up = frozenset().union(*(one.up for one in recent))
+        for name, isr in recent[-1].isrs.items():
+            counting = isr.union(*(one.isrs.get(name, frozenset()) for one in recent)) & up
+            if node_id in isr and not counting - {node_id}:
+                self._broken("copy", f"the last copy of {name} is on {node_id}")
+
+    def _broken(self, law: str, what: str) -> None:
+        self.checker.broken(law, "operator", what)
+
+
+class NodesApi(SimApi):
+    """The API server of a cluster whose pods are whole nodes."""
+
+    def __init__(self, world: World, machines: PodMachines, checker: Checker) -> None:
+        self.world = world
+        self.truth = Truth(machines, checker)
+        super().__init__(self, Random(f"api of {world.seed}"), self.truth)
+        self.kubelets = Kubelets(world, machines, self.objects, self.reported)
+
+    def time(self) -> float:
+        """Seconds of the world."""
+        return self.world.now_ms / 1000
+
+    async def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, ProcessLoop) and loop.dead:
+            raise asyncio.CancelledError
+        await super()._wait()
+        if isinstance(loop, ProcessLoop) and loop.dead:
+            raise asyncio.CancelledError
+
+    def work_on(self) -> None:
+        """The garbage collector, and the kubelets."""
+        owners = {one["metadata"]["uid"] for (kind, *_), one in self.objects.items() if kind == "KRaftCluster"}
+        for key, one in list(self.objects.items()):
+            owned = {owner["uid"] for owner in one["metadata"].get("ownerReferences", ())}
+            if owned and not owned & owners:
+                if key[0] == "Pod":
+                    one["metadata"].setdefault("deletionTimestamp", "now")
+                else:
+                    del self.objects[key]
+        self.kubelets.work()
+        self.truth.note()
+
+    def reported(self, pod: Object, *, ready: bool, restarts: int) -> None:
+        """A kubelet's report: the node's name is its address, which outlives the pod in this world."""
+        super().reported(pod, ready=ready, restarts=restarts)
+        pod["status"]["podIP"] = (
+            f"{pod['spec']['hostname']}.{pod['spec']['subdomain']}.{pod['metadata']['namespace']}.svc"
+        )
+
+    def crash(self, node_id: int) -> None:
+        """Kill a node's process."""
+        machine = self.truth.machines.find(node_id)
+        if machine is not None:
+            machine.kill()
+
+
+__all__: list[Any] = ["NodesApi", "Truth"]

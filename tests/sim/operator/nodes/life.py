@@ -1,0 +1,429 @@
+"""One seed of the whole: the operator, from its reconciler to its connections, over whole nodes with clients.
+
+world, API server -> the operator makes the cluster -> topics, clients at work -> requests to the operator, and faults
+-> all well again -> at rest within a bound -> audit -> verdict
+
+The nodes are those of `kraft_node.testing.cluster_scenario`, with its clients and its laws; the operator is
+`kraft_operator.reconcile`, with nothing replaced. Only the API server with its kubelets is a model (`machines`).
+
+Fault model: nodes are killed, hang, and are cut off from each other or from the operator; links are slow or break. The
+API server is slow, and answers are lost. The operator dies between any two of its events, or stands still. The resource
+is deleted and applied anew. No disk is lost but by the operator.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, Final
+
+from kraft_node.testing.checker import NO_POLICY, Checker
+from kraft_node.testing.cluster_scenario import TOPICS, ClusterScenario
+from kraft_node.testing.fault_injector import FaultInjector
+from kraft_node.testing.history import judge_history
+from kraft_node.testing.machine import SimMachine, StoryLog
+from kraft_node.testing.replica_laws import ReplicaLaws
+from kraft_node.testing.scenario import SeedResult
+from kraft_node.testing.script import Script
+from kraft_node.testing.workloads.admin import Admin
+from kraft_node.testing.workloads.consumer import Consumer
+from kraft_node.testing.workloads.producer import WorkloadProducer
+from kraft_node.testing.world import World
+from kraft_operator.events import Events
+from kraft_operator.evictions import MARK
+from kraft_operator.metrics import Metrics
+from kraft_operator.pass_queue import Queue
+from kraft_operator.reconcile import Reconciler
+from kraft_protocol.ids import Uuid, uuid_text
+from tests.sim.operator.cluster import KEY, resource
+from tests.sim.operator.nodes.api import NodesApi
+from tests.sim.operator.nodes.loop import ProcessLoop
+from tests.sim.operator.nodes.machines import PodMachines
+from tests.unit.operator.fake_kubernetes import watched
+
+TICK_MS: Final = 200.0
+TOLD_MS: Final = (20.0, 300.0, 4_000.0)
+"""The longest delays of a watch."""
+BEGINS_MAX_MS: Final = 90_000.0
+SETTLES_MAX_MS: Final = 900_000.0
+PAUSE_MS: Final = 12_000.0
+"""The mean pause between two events of the story."""
+EVENTS: Final = (6, 14)
+DYNAMIC_SHARE: Final = 0.3
+CONFIG: Final = {
+    "auto.create.topics.enable": "false",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "2500",
+    "default.replication.factor": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "3",
+    "replica.fetch.max.bytes": "65536",  # a copy takes many fetches
+    "replica.lag.time.max.ms": "2500",
+}
+PRODUCERS_PAUSE_MS: Final = 3_000.0
+"""The longest pause of a producer: a life is long, and what counts is what happens in it."""
+
+
+class Troubles(FaultInjector):
+    """Requests to the operator and faults, one after another."""
+
+    over = False
+    rotten: SimMachine | None = None
+
+    def __init__(self, scenario: OperatedScenario) -> None:
+        super().__init__(scenario.cluster, scenario.checker)
+        self.scenario = scenario
+        self.rng = Random(f"troubles of {self.world.seed}")
+
+    def play(self) -> None:
+        """Begin with a request, so that every seed has one; then draw."""
+        rng = self.rng
+        self._do(rng.choice(self.requests))
+        for _ in range(rng.randint(*EVENTS)):
+            self.world.run(self._broken, rng.expovariate(1 / PAUSE_MS))
+            if self._broken():
+                return
+            self._do(rng.choice(self.requests if rng.random() < 0.3 else self.faults))
+
+    def _do(self, event: Callable[[], None]) -> None:
+        self.done.append(event.__name__.strip("_"))
+        self.world.note("troubles", self.done[-1].replace("_", " "))
+        event()
+
+    def heal(self) -> None:
+        """End all faults; kubelets start what is down."""
+        self.over = True
+        self.world.note("troubles", "all faults end")
+        self.cluster.network.delay_ms = 3.0
+        self.cluster.network.heal()
+        self.scenario.api.faults, self.scenario.api.slow_until = False, 0.0
+        for machine in self.cluster.machines:
+            machine.cancel_death()
+
+    # Requests
+
+    @property
+    def requests(self) -> list[Callable[[], None]]:
+        """What administrators request."""
+        return [self._image, self._image, self._config, self._dynamic_config, self._replace, self._replace,
+                self._new_id, self._brokers, self._controllers, self._apply_anew]  # fmt: skip
+
+    @property
+    def _spec(self) -> dict[str, Any]:
+        spec: dict[str, Any] = self.scenario.resource["spec"]
+        return spec
+
+    def _edited(self) -> None:
+        self.scenario.resource["metadata"]["generation"] += 1
+
+    def _image(self) -> None:
+        self._spec["image"] = f"x/y:{self.rng.randrange(10**6)}"
+        self._edited()
+
+    def _config(self) -> None:
+        self._spec["config"]["queued.max.requests"] = str(self.rng.randrange(500, 600))
+        self._edited()
+
+    def _dynamic_config(self) -> None:
+        self._spec["config"]["log.retention.ms"] = str(10**9 + self.rng.randrange(10**6))
+        self._edited()
+
+    def _replace(self) -> None:
+        self._ask("EmptyDisk")
+
+    def _new_id(self) -> None:
+        self._ask("NewId")
+
+    def _ask(self, by: str) -> None:
+        """Request a replacement by an annotation, of a node that runs."""
+        machine, name = self.rng.choice(self.cluster.machines), f"r{self.rng.randrange(10**6)}"
+        node_id = machine.config.node_id
+        self.scenario.api.asked[node_id].add(name)
+        annotations = self.scenario.resource["metadata"].setdefault("annotations", {})
+        annotations[f"replace.kraftcluster.io/{name}"] = f"{node_id} {by}"
+        self.world.note("troubles", f"{by} of node {node_id}")
+
+    def _brokers(self) -> None:
+        self._spec["replicas"] = self.rng.choice((3, 4, 5))
+        self._edited()
+
+    def _controllers(self) -> None:
+        (pool,) = [pool for pool in self._spec["nodePools"] if pool["name"] == "controllers"]
+        pool["replicas"] = self.rng.choice((3, 5))
+        self._edited()
+
+    def _apply_anew(self) -> None:
+        self.scenario.api.apply_anew(self._spec)
+
+    # Faults
+
+    @property
+    def faults(self) -> list[Callable[[], None]]:
+        """What may happen at any time."""
+        return [self._kill, self._kill, self._kill_two, self._hang, self._hang, self._isolate, self._cut_pair,
+                self._cut_operator, self._break_connections, self._slow_network, self._slow_api, self._operator_dies,
+                self._operator_dies, self._operator_hangs]  # fmt: skip
+
+    def _any(self) -> SimMachine:
+        return self.rng.choice(self.cluster.machines)
+
+    def _kill(self) -> None:
+        self._any().kill()
+
+    def _kill_two(self) -> None:
+        for machine in self.rng.sample(self.cluster.machines, 2):
+            machine.kill()
+
+    def _hang(self) -> None:
+        self._any().blocked(self.rng.choice((300.0, 1_500.0, 6_000.0)))
+
+    def _isolate(self) -> None:
+        machine = self._any()
+        for other in self.cluster.machines:
+            if other is not machine:
+                self.cluster.network.cut(machine.name, other.name)
+        self._heal_later()
+
+    def _cut_pair(self) -> None:
+        one, other = self.rng.sample(self.cluster.machines, 2)
+        self.cluster.network.cut(one.name, other.name)
+        self._heal_later()
+
+    def _cut_operator(self) -> None:
+        for machine in self.cluster.machines:
+            if self.rng.random() < 0.5:
+                self.cluster.network.cut("operator", machine.name)
+        self._heal_later()
+
+    def _heal_later(self) -> None:
+        self.world.at(self.rng.choice((1_000.0, 5_000.0, 20_000.0)), self.cluster.network.heal)
+
+    def _break_connections(self) -> None:
+        self.cluster.network.break_some(0.5)
+
+    def _slow_network(self) -> None:
+        self.cluster.network.delay_ms = self.rng.choice((3.0, 50.0, 300.0))
+
+    def _slow_api(self) -> None:
+        api = self.scenario.api
+        api.slow_until = api.time() + self.rng.uniform(5, 60)
+
+    def _operator_dies(self) -> None:
+        self.scenario.restart_operator()
+
+    def _operator_hangs(self) -> None:
+        host = self.scenario.operator.host
+        host.paused_until_ms = self.world.now_ms + self.rng.choice((1_000.0, 6_000.0, 20_000.0))
+
+
+class OperatedScenario(ClusterScenario):
+    """A cluster that the operator makes and keeps."""
+
+    kind = "operated"
+
+    def __init__(self, world: World, story: StoryLog) -> None:  # machines come with the operator's jobs
+        self.world = world
+        self.story = story
+        rng = Random(f"shape of {world.seed}")
+        cluster_id = uuid_text(Uuid(rng.randbytes(16)))
+        dynamic = rng.random() < DYNAMIC_SHARE
+        self.cluster = self.machines = PodMachines(world, cluster_id, dynamic=dynamic)
+        self.cluster.on_new = self._on_new
+        self.checker = Checker(world, offsets_are_durable=True, sole=False)
+        world.on_spent = self.checker.spent
+        self.topics = dict(TOPICS)
+        self.checker.policies.update(dict.fromkeys(self.topics, NO_POLICY))
+        self.laws = ReplicaLaws(self.cluster, self.checker, self.compacted)
+        world.watcher = self.laws.look
+        self.is_flooded = False
+        self.scripts: list[Script] = []
+        self.producers: list[WorkloadProducer] = []
+        self.consumers: list[Consumer] = []
+        self.admins: list[Admin] = []
+        self.keyed = []
+        self.operators = []
+        self.api = NodesApi(world, self.cluster, self.checker)
+        made = resource(
+            "u0", config=CONFIG, clusterId=cluster_id, security={"tls": "Disabled"},
+            **({} if not dynamic else {"quorum": {"mode": "Dynamic"}}),
+        )  # fmt: skip
+        self.api.objects["KRaftCluster", *KEY] = made
+        self.troubles: Any = Troubles(self)
+        self._rng = Random(f"watches of {world.seed}")
+        self._shown = b""
+        self.operator = self._new_operator()
+        self.passes = 0
+
+    @property
+    def resource(self) -> dict[str, Any]:
+        """The resource as the API server has it."""
+        return self.api.objects["KRaftCluster", *KEY]
+
+    # The operator
+
+    def _new_operator(self) -> ProcessLoop:
+        host = self.cluster.client_host("operator")
+        loop = ProcessLoop(self.world, self.cluster.network, host)
+        api: Any = self.api
+        reconciler = Reconciler(api, Events(api, "sim", loop.time), Metrics(), clock=loop.time)
+        queue = Queue(reconciler.reconcile, loop.time)
+
+        def told() -> None:
+            reconciler.touched(KEY)
+            queue.put(KEY)
+
+        self._told = told
+        loop.spawn(queue.run())
+        self.world.at(0.0, told, host=host)
+        return loop
+
+    def restart_operator(self) -> None:
+        """Kill the operator's process, and start another."""
+        self.operator.die()
+        self.operator = self._new_operator()
+
+    def _tick(self) -> None:
+        """Kubernetes works; watches tell the operator of changes, sometimes late."""
+        self.api.work_on()
+        shown = watched(self.api.objects)
+        if shown != self._shown:
+            self._shown = shown
+            delay_ms = self._rng.random() * self._rng.choice(TOLD_MS)
+            self.world.at(delay_ms, lambda told=self._told: told(), host=self.operator.host)
+        self.world.at(TICK_MS, self._tick)
+
+    # The run
+
+    def run(self) -> SeedResult:
+        """Play and judge; then the operator's process ends."""
+        try:
+            return super().run()
+        finally:
+            if not self.operator.dead:
+                self.operator.die()
+
+    def _start_clients(self) -> None:
+        """Fewer clients than in the cluster's scenario, and none that does the operator's work."""
+        cluster, checker = self.cluster, self.checker
+        for number, acks in enumerate((-1, -1, 1)):
+            how: dict[str, Any] = {"acks": acks, "idempotent": not number, "by_id": self._rng.random() < 0.5}
+            producer = WorkloadProducer(cluster, checker, f"p{number}", self.partitions, **how)
+            producer.pause_ms = PRODUCERS_PAUSE_MS
+            self.producers.append(producer)
+        counts = {topic: count for topic, (count, _) in self.topics.items()}
+        self.consumers.append(Consumer(cluster, checker, "c0", "g0", counts, sessions=self._rng.random() < 0.5))
+        for worker in self.workers:
+            self.scripts.append(Script(self.world, worker.session.name, worker.run(), worker.session.host))
+
+    def _on_new(self, machine: SimMachine) -> None:
+        machine.on_end = self._process_ended(machine)
+
+    def _process_ended(self, machine: SimMachine) -> Any:
+        def ended(_how: str) -> None:
+            self.checker.ends += 1
+            if machine.broken is not None:
+                self.checker.broken("alive", machine.name, machine.broken)
+
+        return ended
+
+    def _play(self) -> None:
+        self.api.faults = False
+        self._tick()
+        self._until(self.settled, BEGINS_MAX_MS, "the cluster does not begin")
+        maker = Admin(self.cluster, self.checker, "maker", ())
+        for name, (count, configs) in self.topics.items():
+            maker.replicas = 3
+            self._finish(self._script("maker", maker.create_surely(name, count, configs)))
+        self._start_clients()
+        self.api.faults = True
+        self.troubles.play()
+        self._stop_if_broken()
+        self.troubles.heal()
+        self._until(self.settled, SETTLES_MAX_MS, "the operator does not settle")
+        for worker in self.workers:
+            worker.stopping = True
+        for script in self.scripts:
+            self._finish(script)
+        self.operator.die()
+        self.machines_that_stay()
+        self._until_settled()
+        self._audit()
+        self._judge_leftovers()
+        self.laws.judge()
+        judge_history(self.checker)
+
+    def machines_that_stay(self) -> None:
+        """Of the machines, only those of the cluster's nodes count in the end."""
+        self.api.kubelets.forget_left()
+
+    def _until(self, check: Callable[[], bool], limit_ms: float, what: str) -> None:
+        due = [0.0]
+
+        def reached() -> bool:
+            if self.checker.findings:
+                return True
+            if self.world.now_ms < due[0]:
+                return False
+            due[0] = self.world.now_ms + TICK_MS
+            return check()
+
+        done = self.world.run(reached, limit_ms)
+        self._stop_if_broken()
+        if not done:
+            conditions = self.resource.get("status", {}).get("conditions")
+            self.checker.broken("alive", "operator", f"{what} within {limit_ms / 1000:.0f} s: {conditions}")
+            self._stop_if_broken()
+
+    def settled(self) -> bool:
+        """Whether the operator reports that everything is as requested, and it is."""
+        reported = self.resource.get("status", {})
+        conditions = {one["type"]: one["status"] for one in reported.get("conditions", ())}
+        pods = {key[2] for key in self.api.objects if key[0] == "Pod"}
+        wanted = {f"sample-{machine.config.node_id}" for machine in self.cluster.machines if machine.serving}
+        return (
+            bool(pods)
+            and pods <= wanted
+            and conditions.get("Ready") == "True"
+            and conditions.get("Progressing") == conditions.get("Degraded") == "False"
+            and not any(MARK in one["metadata"].get("annotations", {}) for one in self.api.objects.values())
+            and reported.get("observedGeneration") == self.resource["metadata"]["generation"]
+            and not any(node.get("needsRestart") for node in reported.get("nodes", ()))
+        )
+
+    def _until_serving(self) -> None:
+        """Nodes serve once the operator is done; nothing to wait for beside it."""
+
+
+def run(seed: int) -> SeedResult:
+    """Run one seed."""
+    world = World(seed)
+    story = StoryLog(world)
+    chance = random.getstate()  # the operator spreads its passes by chance
+    random.seed(seed)
+    with _told_to(story, "kraft_node"), _told_to(story, "kraft_operator"):
+        try:
+            return OperatedScenario(world, story).run()
+        finally:
+            random.setstate(chance)
+
+
+@contextmanager
+def _told_to(story: StoryLog, name: str) -> Iterator[None]:
+    """Make the lines of a logger a part of the story, and of nothing else."""
+    logger = logging.getLogger(name)
+    before = (logger.level, logger.propagate)
+    logger.addHandler(story)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(story)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
