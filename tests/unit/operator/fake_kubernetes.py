@@ -175,7 +175,7 @@ def watched(objects: dict[tuple[str, str, str], Object]) -> bytes:
         for where, one in sorted(objects.items())
         if where[0] in WATCHED
     ]
-    return marshal.dumps(shown)
+    return marshal.dumps(shown, 0)  # later versions tell objects that are shared from others: equal ones would differ
 
 
 class Watching(Reconciler):

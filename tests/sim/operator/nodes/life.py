@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
+from kraft_node.metadata.features import METADATA_VERSIONS
 from kraft_node.testing.checker import NO_POLICY, Checker
 from kraft_node.testing.cluster_scenario import TOPICS, ClusterScenario
 from kraft_node.testing.fault_injector import FaultInjector
@@ -37,6 +38,7 @@ from kraft_operator.evictions import MARK
 from kraft_operator.metrics import Metrics
 from kraft_operator.pass_queue import Queue
 from kraft_operator.reconcile import Reconciler
+from kraft_operator.specs.planner_input import REPLACE
 from kraft_protocol.ids import Uuid, uuid_text
 from tests.sim.operator.cluster import KEY, resource
 from tests.sim.operator.nodes.api import NodesApi
@@ -52,7 +54,14 @@ SETTLES_MAX_MS: Final = 900_000.0
 PAUSE_MS: Final = 12_000.0
 """The mean pause between two events of the story."""
 EVENTS: Final = (6, 14)
+REQUESTS: Final = 0.4
+"""The share of requests among the events of the story."""
+STRUCK, STRUCK_MAX_MS = 0.7, 40_000.0
+"""The share of requests during which a node dies, and when it does at the latest."""
 DYNAMIC_SHARE: Final = 0.3
+OLD_SHARE, OLDEST = 0.4, 10
+"""The share of clusters that begin at an older metadata.version, and how many versions that may be: from 3.9 on, which
+knows dynamic quorums."""
 CONFIG: Final = {
     "auto.create.topics.enable": "false",
     "broker.heartbeat.interval.ms": "500",
@@ -63,9 +72,12 @@ CONFIG: Final = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "3",
-    "replica.fetch.max.bytes": "65536",  # a copy takes many fetches
+    "replica.fetch.max.bytes": "65536",
     "replica.lag.time.max.ms": "2500",
 }
+SLOW_COPY_SHARE: Final = 0.5
+SLOW_COPY: Final = {"replica.fetch.max.bytes": "1500", "replica.fetch.response.max.bytes": "1500"}
+"""In a share of the seeds a follower fetches about a batch at a time: a node is ready long before it is in sync."""
 PRODUCERS_PAUSE_MS: Final = 3_000.0
 """The longest pause of a producer: a life is long, and what counts is what happens in it."""
 
@@ -76,20 +88,34 @@ class Troubles(FaultInjector):
     over = False
     rotten: SimMachine | None = None
 
-    def __init__(self, scenario: OperatedScenario) -> None:
+    def __init__(self, scenario: OperatedScenario, only: Collection[str]) -> None:
         super().__init__(scenario.cluster, scenario.checker)
+        self._only = only
         self.scenario = scenario
         self.rng = Random(f"troubles of {self.world.seed}")
 
     def play(self) -> None:
         """Begin with a request, so that every seed has one; then draw."""
         rng = self.rng
-        self._do(rng.choice(self.requests))
+        self._ask_something()
         for _ in range(rng.randint(*EVENTS)):
             self.world.run(self._broken, rng.expovariate(1 / PAUSE_MS))
             if self._broken():
                 return
-            self._do(rng.choice(self.requests if rng.random() < 0.3 else self.faults))
+            if rng.random() < REQUESTS:
+                self._ask_something()
+            else:
+                self._do(rng.choice(self.faults))
+
+    def _ask_something(self) -> None:
+        """A request; often a node dies while it is carried out."""
+        self._do(self.rng.choice(self.requests))
+        if self.rng.random() < STRUCK:
+            self.world.at(self.rng.uniform(0.0, STRUCK_MAX_MS), self._strike)
+
+    def _strike(self) -> None:
+        if not self.over:
+            self._do(self._kill)
 
     def _do(self, event: Callable[[], None]) -> None:
         self.done.append(event.__name__.strip("_"))
@@ -111,8 +137,10 @@ class Troubles(FaultInjector):
     @property
     def requests(self) -> list[Callable[[], None]]:
         """What administrators request."""
-        return [self._image, self._image, self._config, self._dynamic_config, self._replace, self._replace,
-                self._new_id, self._brokers, self._controllers, self._apply_anew]  # fmt: skip
+        found = [self._image, self._image, self._config, self._dynamic_config, self._replace, self._replace,
+                 self._new_id, self._brokers, self._controllers, self._apply_anew, self._metadata_version,
+                 self._dynamic_quorum, self._drain]  # fmt: skip
+        return [one for one in found if not self._only or one.__name__.strip("_") in self._only]
 
     @property
     def _spec(self) -> dict[str, Any]:
@@ -146,7 +174,7 @@ class Troubles(FaultInjector):
         node_id = machine.config.node_id
         self.scenario.api.asked[node_id].add(name)
         annotations = self.scenario.resource["metadata"].setdefault("annotations", {})
-        annotations[f"replace.kraftcluster.io/{name}"] = f"{node_id} {by}"
+        annotations[REPLACE + name] = f"{node_id} {by}"
         self.world.note("troubles", f"{by} of node {node_id}")
 
     def _brokers(self) -> None:
@@ -158,6 +186,25 @@ class Troubles(FaultInjector):
         pool["replicas"] = self.rng.choice((3, 5))
         self._edited()
 
+    def _metadata_version(self) -> None:
+        """Raise the metadata.version, in steps if a seed draws this again."""
+        names = [one.name for one in METADATA_VERSIONS]
+        now = names.index(self._spec["metadataVersion"])
+        self._spec["metadataVersion"] = self.rng.choice(names[now:])
+        self._edited()
+
+    def _dynamic_quorum(self) -> None:
+        """Turn a static quorum into a dynamic one."""
+        self._spec.setdefault("quorum", {})["mode"] = "Dynamic"
+        self._edited()
+
+    def _drain(self) -> None:
+        """Evict two pods, as the webhook marks them: the gates must let each restart."""
+        pods = [one for (kind, *_), one in sorted(self.scenario.api.objects.items()) if kind == "Pod"]
+        for one in self.rng.sample(pods, min(2, len(pods))):
+            one["metadata"].setdefault("annotations", {})[MARK] = "asked"
+            one["metadata"]["resourceVersion"] = f"evicted-{self.world.events}-{one['metadata']['name']}"
+
     def _apply_anew(self) -> None:
         self.scenario.api.apply_anew(self._spec)
 
@@ -166,9 +213,9 @@ class Troubles(FaultInjector):
     @property
     def faults(self) -> list[Callable[[], None]]:
         """What may happen at any time."""
-        return [self._kill, self._kill, self._kill_two, self._hang, self._hang, self._isolate, self._cut_pair,
-                self._cut_operator, self._break_connections, self._slow_network, self._slow_api, self._operator_dies,
-                self._operator_dies, self._operator_hangs]  # fmt: skip
+        return [self._kill, self._kill, self._kill, self._kill_two, self._hang, self._hang, self._isolate,
+                self._cut_pair, self._cut_operator, self._break_connections, self._slow_network, self._slow_api,
+                self._operator_dies, self._operator_dies, self._operator_hangs]  # fmt: skip
 
     def _any(self) -> SimMachine:
         return self.rng.choice(self.cluster.machines)
@@ -227,12 +274,16 @@ class OperatedScenario(ClusterScenario):
 
     kind = "operated"
 
-    def __init__(self, world: World, story: StoryLog) -> None:  # machines come with the operator's jobs
+    def __init__(  # machines come with the operator's jobs
+        self, world: World, story: StoryLog, requests: Collection[str] = (), *, dynamic: bool | None = None
+    ) -> None:
+        """`requests`: names of the only requests to draw from; empty for all. `dynamic`: the kind of the quorum."""
         self.world = world
         self.story = story
         rng = Random(f"shape of {world.seed}")
         cluster_id = uuid_text(Uuid(rng.randbytes(16)))
-        dynamic = rng.random() < DYNAMIC_SHARE
+        drawn = rng.random() < DYNAMIC_SHARE
+        dynamic = drawn if dynamic is None else dynamic
         self.cluster = self.machines = PodMachines(world, cluster_id, dynamic=dynamic)
         self.cluster.on_new = self._on_new
         self.checker = Checker(world, offsets_are_durable=True, sole=False)
@@ -249,12 +300,14 @@ class OperatedScenario(ClusterScenario):
         self.keyed = []
         self.operators = []
         self.api = NodesApi(world, self.cluster, self.checker)
+        release = rng.choice(METADATA_VERSIONS[-OLDEST:]) if rng.random() < OLD_SHARE else METADATA_VERSIONS[-1]
+        config = {**CONFIG, **(SLOW_COPY if rng.random() < SLOW_COPY_SHARE else {})}
         made = resource(
-            "u0", config=CONFIG, clusterId=cluster_id, security={"tls": "Disabled"},
+            "u0", config=config, clusterId=cluster_id, metadataVersion=release.name, security={"tls": "Disabled"},
             **({} if not dynamic else {"quorum": {"mode": "Dynamic"}}),
         )  # fmt: skip
         self.api.objects["KRaftCluster", *KEY] = made
-        self.troubles: Any = Troubles(self)
+        self.troubles: Any = Troubles(self, requests)
         self._rng = Random(f"watches of {world.seed}")
         self._shown = b""
         self.operator = self._new_operator()
@@ -392,6 +445,7 @@ class OperatedScenario(ClusterScenario):
             and conditions.get("Ready") == "True"
             and conditions.get("Progressing") == conditions.get("Degraded") == "False"
             and not any(MARK in one["metadata"].get("annotations", {}) for one in self.api.objects.values())
+            and not any(key.startswith(REPLACE) for key in self.resource["metadata"].get("annotations", {}))
             and reported.get("observedGeneration") == self.resource["metadata"]["generation"]
             and not any(node.get("needsRestart") for node in reported.get("nodes", ()))
         )
@@ -400,15 +454,15 @@ class OperatedScenario(ClusterScenario):
         """Nodes serve once the operator is done; nothing to wait for beside it."""
 
 
-def run(seed: int) -> SeedResult:
-    """Run one seed."""
+def run(seed: int, requests: Collection[str] = (), *, dynamic: bool | None = None) -> SeedResult:
+    """Run one seed; the arguments are those of `OperatedScenario`."""
     world = World(seed)
     story = StoryLog(world)
     chance = random.getstate()  # the operator spreads its passes by chance
     random.seed(seed)
     with _told_to(story, "kraft_node"), _told_to(story, "kraft_operator"):
         try:
-            return OperatedScenario(world, story).run()
+            return OperatedScenario(world, story, requests, dynamic=dynamic).run()
         finally:
             random.setstate(chance)
 

@@ -25,6 +25,7 @@ class ProcessLoop(asyncio.SelectorEventLoop):
         self.host = host
         self.network = network
         self.dead = False
+        self._connections: list[_Connection] = []
         self._turn: SimTimer | None = None
         self._in_turn = False
         super().__init__()
@@ -72,6 +73,8 @@ class ProcessLoop(asyncio.SelectorEventLoop):
         self.dead = True
         self.host.end_life()
         self.network.crash(self.host)
+        for connection in self._connections:
+            connection.vanish()
         for task in asyncio.all_tasks(self):
             task.cancel()
         for _ in range(TURNS_TO_END):
@@ -92,6 +95,8 @@ class ProcessLoop(asyncio.SelectorEventLoop):
 
         def connected(transport: Any) -> _Connection:
             connection = _Connection(transport)
+            self._connections = [one for one in self._connections if not one.is_closing()]
+            self._connections.append(connection)
             if opened.cancelled():
                 transport.close()
             else:
@@ -126,6 +131,10 @@ class _Connection(asyncio.Transport):
     def buffer_updated(self, count: int) -> None:
         if self.protocol is not None:
             self.protocol.data_received(bytes(self._buffer[:count]))
+
+    def vanish(self) -> None:
+        """The process is gone: nothing is delivered any more."""
+        self._is_closing, self.protocol = True, None
 
     def drained(self) -> None:
         pass

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.cli import storage
-from kraft_node.cli.storage_format import parse_voters
+from kraft_node.cli.storage_format import find_metadata_version, parse_voters
 from kraft_node.testing.client import Security
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.machine import SimCluster, SimMachine
@@ -26,7 +26,7 @@ from tests.unit.operator.fake_kubernetes import Object
 CONTROLLER_PORT: Final = 9090
 GRACE_MS: Final = 60_000.0
 """From a pod's deletion to SIGKILL."""
-BACK_OFF_MS: Final = (100.0, 1_000.0, 4_000.0)
+BACK_OFF_MS: Final = (100.0, 4_000.0, 20_000.0, 60_000.0)
 """Pauses before a kubelet starts a container again."""
 
 Key = tuple[str, str, str]
@@ -125,11 +125,13 @@ class Kubelets:
         if config is None:
             return
         (container,) = spec["containers"]
-        args = storage._parser().parse_args(container["command"][1:])
+        args = storage._parser().parse_args(storage._joined(container["command"][1:]))
         machine = self.machines.machine(node_of(one), config)
         assert not machine.running, f"{machine.name} is formatted while it runs"
         self._mount(machine, spec)
         machine.dynamic = not config.voters
+        if args.release_version is not None:
+            machine.release = find_metadata_version(args.release_version)
         voters = None if args.initial_controllers is None else parse_voters(args.initial_controllers)
         machine.format(args.cluster_id, voters)
         one["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
