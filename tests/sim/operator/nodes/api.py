@@ -19,7 +19,7 @@ from kraft_node.testing.checker import Checker
 from kraft_node.testing.world import World
 from tests.sim.operator.cluster import GRACE_S, NEED, SimApi
 from tests.sim.operator.nodes.loop import ProcessLoop
-from tests.sim.operator.nodes.machines import Kubelets, PodMachines
+from tests.sim.operator.nodes.machines import Kubelets, PodMachines, host_of, node_of
 from tests.unit.operator.fake_kubernetes import Object
 
 
@@ -116,7 +116,7 @@ class NodesApi(SimApi):
         self.world = world
         self.truth = Truth(machines, checker)
         super().__init__(self, Random(f"api of {world.seed}"), self.truth)
-        self.kubelets = Kubelets(world, machines, self.objects, self.reported)
+        self.kubelets = Kubelets(world, machines, self.objects, self.told)
 
     def time(self) -> float:
         """Seconds of the world."""
@@ -143,12 +143,12 @@ class NodesApi(SimApi):
         self.kubelets.work()
         self.truth.note()
 
-    def reported(self, pod: Object, *, ready: bool, restarts: int) -> None:
+    def told(self, pod: Object, *, runs: bool, ready: bool, restarts: int) -> None:
         """A kubelet's report: the node's name is its address, which outlives the pod in this world."""
-        super().reported(pod, ready=ready, restarts=restarts)
-        pod["status"]["podIP"] = (
-            f"{pod['spec']['hostname']}.{pod['spec']['subdomain']}.{pod['metadata']['namespace']}.svc"
-        )
+        self.reported(pod, ready=ready, restarts=restarts)
+        pod["status"]["podIP"] = host_of(node_of(pod))
+        if runs:
+            pod["status"]["containerStatuses"][0]["state"] = {"running": {}}
 
     def crash(self, node_id: int) -> None:
         """Kill a node's process."""

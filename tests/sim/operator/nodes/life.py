@@ -437,6 +437,7 @@ class OperatedScenario(ClusterScenario):
         """Whether the operator reports that everything is as requested, and it is."""
         reported = self.resource.get("status", {})
         conditions = {one["type"]: one["status"] for one in reported.get("conditions", ())}
+        self._withdraw_refused(reported)
         pods = {key[2] for key in self.api.objects if key[0] == "Pod"}
         wanted = {f"sample-{machine.config.node_id}" for machine in self.cluster.machines if machine.serving}
         return (
@@ -449,6 +450,18 @@ class OperatedScenario(ClusterScenario):
             and reported.get("observedGeneration") == self.resource["metadata"]["generation"]
             and not any(node.get("needsRestart") for node in reported.get("nodes", ()))
         )
+
+    def _withdraw_refused(self, reported: dict[str, Any]) -> None:
+        """Like administrators, take back a request whose node has left meanwhile, once the operator says so."""
+        for condition in reported.get("conditions", ()):
+            if condition["reason"] == "ReplacementRefused" and "does not exist" in condition["message"]:
+                annotations = self.resource["metadata"]["annotations"]
+                for key in [
+                    key
+                    for key in annotations
+                    if key.startswith(REPLACE) and key[len(REPLACE) :] in condition["message"]
+                ]:
+                    del annotations[key]
 
     def _until_serving(self) -> None:
         """Nodes serve once the operator is done; nothing to wait for beside it."""

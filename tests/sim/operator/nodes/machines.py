@@ -86,7 +86,7 @@ class Kubelets:
     """Start and stop nodes as the objects of an API server say, and report on pods."""
 
     def __init__(self, world: World, machines: PodMachines, objects: dict[Key, Object], report: Any) -> None:
-        """`report(pod, ready=…, restarts=…)` writes a pod's status."""
+        """`report(pod, runs=…, ready=…, restarts=…)` writes a pod's status."""
         self.world = world
         self.rng = Random(f"kubelets of {world.seed}")
         self.machines = machines
@@ -180,10 +180,11 @@ class Kubelets:
         machine = self.machines.find(node_id)
         ready = machine is not None and machine.serving and machine.host.paused_until_ms <= self.world.now_ms
         notes = self._notes(one)
-        if notes.get("reported") != ready and self._due(one, "probe", 0.0, 1_000.0):
-            notes["reported"] = ready
+        seen = (machine is not None and machine.running, ready)
+        if notes.get("reported") != seen and self._due(one, "probe", 0.0, 1_000.0):
+            notes["reported"] = seen
             del notes["probe"]
-            self.report(one, ready=ready, restarts=max(0, notes.get("begun", 1) - 1))
+            self.report(one, runs=seen[0], ready=ready, restarts=max(0, notes.get("begun", 1) - 1))
 
     def _start(self, one: Object, node_id: int) -> None:
         """Start the container: for the first time, or again after a pause."""
