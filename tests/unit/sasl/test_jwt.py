@@ -98,6 +98,10 @@ def test_a_token_of_the_issuer_names_its_subject_and_expiry(key: str) -> None:
         ({"sub": " "}, "sub is missing"),
         ({"sub": None}, "sub is missing"),
         ({"exp": "tomorrow"}, "exp is not a time"),
+        ({"exp": 10**20}, "exp is not a time"),
+        ({"aud": [["kafka"]]}, "aud is malformed"),
+        ({"aud": [{}]}, "aud is malformed"),
+        ({"aud": 0}, "aud is malformed"),
     ],
 )
 def test_a_wrong_claim_is_refused(claims: dict[str, Any], reason: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from kraft_protocol.sasl.client import Exchange, PlainCredentials, SaslError
 from kraft_protocol.sasl.oauthbearer import OAuthToken as Bearer
 from kraft_protocol.sasl.oauthbearer import unsecured_token
 from kraft_protocol.sasl.scram import ALGORITHMS, NUMBERS, ScramCredentials, keys, salted_password
-from kraft_protocol.sasl.token_endpoint import OauthCredentials
+from kraft_protocol.sasl.token_endpoint import OauthCredentials, from_file, read_answer
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 NONCE_OF_SERVER = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -247,6 +248,50 @@ def test_a_token_that_is_not_valid_is_refused_in_two_steps(
     with pytest.raises(SaslRefused, match="status"):
         server.respond(b"\x01")
     assert server.identity is None
+
+
+IMPOSSIBLE = (10**20, 10**400, float("inf"), float("nan"), True, "2000", [2000])
+"""Claims that are no times; the numbers are more than a session or a float can hold."""
+
+
+@pytest.mark.parametrize("expires", IMPOSSIBLE, ids=range(len(IMPOSSIBLE)))
+def test_a_token_with_an_impossible_expiry_is_refused(expires: Any) -> None:
+    """Its session would end at no time that the answer can hold."""
+    server = bearer().exchange()
+    assert json.loads(server.respond(sent({"sub": "eve", "exp": expires})) or b"") == {"status": "invalid_token"}
+    assert server.identity is None
+
+
+@pytest.mark.parametrize("issued", [3000, *IMPOSSIBLE], ids=range(len(IMPOSSIBLE) + 1))
+def test_a_token_that_is_not_issued_in_the_past_is_refused(issued: Any) -> None:
+    server = bearer().exchange()
+    challenge = server.respond(sent({"sub": "eve", "exp": 2000, "iat": issued}))
+    assert json.loads(challenge or b"") == {"status": "invalid_token"}
+
+
+@pytest.mark.parametrize("expires", [None, *IMPOSSIBLE], ids=range(len(IMPOSSIBLE) + 1))
+def test_a_client_refuses_a_token_with_an_impossible_expiry(expires: Any, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(unsecured_token({"sub": "eve", "exp": expires}))
+    with pytest.raises(SaslError, match="exp"):
+        from_file(str(tmp_path / "token"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({"access_token": "opaque", "expires_in": 10**400}, "expires_in"),
+        ({"access_token": "opaque", "expires_in": True}, "expires_in"),
+        ({"access_token": "opaque"}, "expires_in"),
+        ({"access_token": 7}, "access_token"),
+        ([], "access_token"),
+        (b"[" * 100_000, "access_token"),
+    ],
+    ids=["large", "boolean", "without", "number", "list", "deep"],
+)
+def test_a_client_refuses_a_malformed_answer_of_a_token_endpoint(answer: Any, text: str) -> None:
+    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    with pytest.raises(SaslError, match=text):
+        read_answer("https://tokens", body)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ _FIRST: Final = re.compile(
     "n,(?:a=(?P<authzid>[^\x00,]+))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*)\x01", re.DOTALL
 )
 _AUTH: Final = re.compile(r"(?P<scheme>[\w]+)[ ]+(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+SECONDS_END: Final = 1e12
+"""No time of a token reaches this: sessions end at milliseconds that fit into the 64 bits of an answer."""
 _EXTENSION_NAME: Final = re.compile(r"[a-zA-Z]+")
 _EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7E \t\r\n]+")
 
@@ -104,15 +106,25 @@ def read_segment(text: str) -> dict[str, Any]:
     return value
 
 
+def seconds_of(fields: Mapping[str, Any], name: str) -> float | None:
+    """A time or a duration in a JSON object; None if it is missing. Raises ValueError for infinity and other values."""
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < SECONDS_END:
+        raise ValueError(f"{name} is not a time")
+    return float(value)
+
+
 def expiry_of(token: str) -> float:
     """The time of expiry in a JWT, in seconds since 1970. Raises SaslError. Does not check the signature."""
     parts = token.split(".")
     try:
         if len(parts) != 3:
             raise ValueError("three parts expected")
-        expires = read_segment(parts[1]).get("exp")
-        if isinstance(expires, bool) or not isinstance(expires, int | float):
-            raise ValueError("the claim exp is missing or not a number")
+        expires = seconds_of(read_segment(parts[1]), "exp")
+        if expires is None:
+            raise ValueError("the claim exp is missing")
     except ValueError as error:
         raise SaslError(f"OAUTHBEARER: the token is not a JWT: {error}") from None
-    return float(expires)
+    return expires

@@ -21,6 +21,7 @@ from kraft_protocol.sasl.oauthbearer import (
     OAuthToken,
     expiry_of,
     read_segment,
+    seconds_of,
     write_first,
 )
 
@@ -103,22 +104,26 @@ def fetch(
         with error:
             reason = _reason(error.read(ANSWER_BYTES_MAX))
         raise SaslError(f"OAUTHBEARER: {url} answers {error.code}{reason}") from None
-    return _token(url, body)
+    return read_answer(url, body)
 
 
-def _token(url: str, body: bytes) -> OAuthToken:
+def read_answer(url: str, body: bytes) -> OAuthToken:
+    """The token in the answer of the endpoint at `url`. Raises SaslError."""
     try:
         answer = json.loads(body)
         token = answer["access_token"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise SaslError(f"OAUTHBEARER: the answer of {url} has no access_token") from None
     if not isinstance(token, str) or not token:
         raise SaslError(f"OAUTHBEARER: the answer of {url} has no access_token")
-    lifetime = answer.get("expires_in")
     if token.count(".") == 2:
         return OAuthToken(token, expiry_of(token))
-    if isinstance(lifetime, int | float):
-        return OAuthToken(token, time.time() + lifetime)
+    try:
+        lifetime_s = seconds_of(answer, "expires_in")
+    except ValueError as error:
+        raise SaslError(f"OAUTHBEARER: the answer of {url}: {error}") from None
+    if lifetime_s is not None:
+        return OAuthToken(token, time.time() + lifetime_s)
     raise SaslError(
         f"OAUTHBEARER: {url} answers without expires_in, and its token is not a JWT, so the expiry is unknown"
     )
@@ -128,7 +133,7 @@ def _reason(body: bytes) -> str:
     """The error code of RFC 6749, which has no secrets, as `: code`."""
     try:
         code = json.loads(body).get("error", "")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return ""
     return f": {code}" if isinstance(code, str) and len(code) < 100 else ""
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from kraft_node.security.sasl.jwks import Keys
 from kraft_node.security.sasl.oauthbearer import Bearer, TokenRefused, scopes_of
+from kraft_protocol.sasl.oauthbearer import seconds_of
 
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519",
@@ -67,11 +68,14 @@ class JwtValidator:
         return Bearer(subject.strip(), int(expires * 1000))
 
     def _check_audience(self, claim: Any) -> None:
-        audiences = {claim} if isinstance(claim, str) else set(claim or ()) if isinstance(claim, list | None) else None
-        if audiences is None or not all(isinstance(one, str) for one in audiences):
+        if claim is None:
+            audiences: Any = []
+        else:
+            audiences = [claim] if isinstance(claim, str) else claim
+        if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
             raise TokenRefused("claim aud is malformed")
         if self._rules.audiences:
-            if not audiences.intersection(self._rules.audiences):
+            if not set(audiences).intersection(self._rules.audiences):
                 raise TokenRefused("claim aud has no audience of sasl.oauthbearer.expected.audience")
         elif audiences:
             raise TokenRefused("claim aud exists, but sasl.oauthbearer.expected.audience is not set")
@@ -97,9 +101,7 @@ class JwtValidator:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    value = claims.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e12:
-        raise TokenRefused(f"claim {name} is not a time")
-    return float(value)
+    try:
+        return seconds_of(claims, name)
+    except ValueError as error:
+        raise TokenRefused(f"claim {error}") from None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kraft_node.security.sasl.exchange import USER, InvalidCredentials, SaslIdentity, SaslRefused, ServerExchange
-from kraft_protocol.sasl.oauthbearer import parse_first, read_segment
+from kraft_protocol.sasl.oauthbearer import parse_first, read_segment, seconds_of
 
 INVALID_TOKEN: Final = "invalid_token"  # noqa: S105
 INSUFFICIENT_SCOPE: Final = "insufficient_scope"
@@ -114,13 +114,17 @@ class UnsecuredTokens:
             raise TokenRefused("not an unsecured JWT") from None
         if algorithm != "none" or signature:
             raise TokenRefused("not an unsecured JWT: alg must be none, without a signature")
-        name, expires, issued = claims.get(self._principal_claim), claims.get("exp"), claims.get("iat")
+        name = claims.get(self._principal_claim)
         if not isinstance(name, str) or not name.strip():
             raise TokenRefused(f"claim {self._principal_claim} is missing")
+        try:
+            expires, issued = seconds_of(claims, "exp"), seconds_of(claims, "iat")
+        except ValueError as error:
+            raise TokenRefused(f"claim {error}") from None
         now_s, skew_s = self._now_ms() / 1000, self._skew_ms / 1000
-        if not isinstance(expires, int | float) or now_s - skew_s >= expires:
+        if expires is None or now_s - skew_s >= expires:
             raise TokenRefused("claim exp is missing or in the past")
-        if issued is not None and (not isinstance(issued, int | float) or issued > now_s + skew_s):
+        if issued is not None and issued > now_s + skew_s:
             raise TokenRefused("claim iat is not a time in the past")
         missing = set(self._required) - scopes_of(claims.get(self._scope_claim))
         if missing:
@@ -132,4 +136,6 @@ def scopes_of(claim: object) -> set[str]:
     """The scopes of a claim: a text with spaces, or a list."""
     if isinstance(claim, str):
         return set(claim.split())
-    return {one.strip() for one in claim if isinstance(one, str) and one.strip()} if isinstance(claim, list) else set()
+    if not isinstance(claim, list):
+        return set()
+    return {one.strip() for one in claim if isinstance(one, str) and one.strip()}
