@@ -4,6 +4,7 @@ The reconciler and the local supervisor call it once per pass. It changes nothin
 is None; the planner decides which steps that permits.
 
 - `kafka` queries controllers and brokers in Kafka's protocol; also for local clusters
+- `pages` gets a page of a process over HTTP
 - `status` reads `/status` of nodes
 - `addresses`  addresses for clients outside Kubernetes, a pure function
 - `objects`  converts Kubernetes objects to the planner's model, a pure function

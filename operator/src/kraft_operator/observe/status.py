@@ -8,13 +8,13 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
+from kraft_operator.observe.pages import page
 from kraft_operator.plan.model.observed import ActiveMigration, ControllerMigration
 from kraft_protocol.client.aio import Address, UnreachableError
 
 ANSWER_S: Final = 2.0
 STARTS_S: Final = 0.5
 """The timeout in seconds for nodes that are not ready. The next pass sends the request again."""
-BYTES_MAX: Final = 64 * 1024
 
 
 class StatusReport(NamedTuple):
@@ -36,7 +36,7 @@ class StatusReport(NamedTuple):
 async def node_status(address: Address) -> StatusReport | None:
     """Request `/status` from a node. Returns None if its version does not serve it. Raises UnreachableError."""
     try:
-        status, body = await asyncio.wait_for(_query(address), ANSWER_S)
+        status, body = await asyncio.wait_for(page(address, "/status"), ANSWER_S)
         if status == 404:
             return None
         if status != 200:
@@ -121,17 +121,3 @@ async def reported_migration(controllers: Mapping[int, Address]) -> dict[int, Co
 
     answers = await asyncio.gather(*map(ask, controllers.values()))
     return {node: one for node, one in zip(controllers, answers, strict=True) if one is not None}
-
-
-async def _query(address: Address) -> tuple[int, bytes]:
-    reader, writer = await asyncio.open_connection(*address)
-    try:
-        writer.write(f"GET /status HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
-        data = b""
-        while len(data) < BYTES_MAX and (chunk := await reader.read(BYTES_MAX)):
-            data += chunk
-        head, _, body = data.partition(b"\r\n\r\n")
-        words = head.split(b" ", 2)
-        return int(words[1]) if len(words) > 1 else 0, body
-    finally:
-        writer.transport.abort()

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import aiohttp
 from pydantic import ValidationError
 
 from kraft_operator.api.pipelines import HIDDEN_OPTION, IN_PLAIN, OPTION_IN_PLAIN, KafkaTableSpec, registries
@@ -29,10 +28,12 @@ from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.observe.objects import condition_of
+from kraft_operator.observe.pages import page
 from kraft_operator.pipelines import clusters, executors, grants, status
 from kraft_operator.pipelines.kinds import KINDS, Kind
 from kraft_operator.pipelines.manifests import HTTP_PORT, Object, Pipeline, claim_name, objects
 from kraft_operator.reconcile import Key
+from kraft_protocol.client.aio import Address
 
 log = logging.getLogger("kraft_operator.pipelines")
 
@@ -47,10 +48,10 @@ PASS_S: Final = 60.0
 RESTS_S: Final = 1200.0
 """After this many seconds, everything is read again, independent of the reports of the watches."""
 ANSWER_S_MAX: Final = 3.0
-ANSWER_BYTES_MAX: Final = 64 * 1024
 OWNED: Final = ("ConfigMap", "NetworkPolicy", "Deployment", "CronJob", "Job")
 """Kinds of objects that are deleted when the specification no longer needs them."""
 
+HTTP_OK: Final = 200
 NOT_FOUND: Final = 404
 SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
@@ -65,13 +66,9 @@ def key_of(namespace: str, kind: str, name: str) -> Key:
 async def driver_status(host: str) -> Mapping[str, Any] | None:
     """Request `/status` from a driver. Returns None if it does not answer or the answer is malformed."""
     try:
-        timeout = aiohttp.ClientTimeout(total=ANSWER_S_MAX)
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"http://{host}:{HTTP_PORT}/status") as answer,
-        ):
-            found = json.loads(await answer.content.read(ANSWER_BYTES_MAX))
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        answer, body = await asyncio.wait_for(page(Address(host, HTTP_PORT), "/status"), ANSWER_S_MAX)
+        found = json.loads(body) if answer == HTTP_OK else None
+    except (OSError, ValueError) as error:  # TimeoutError is an OSError
         log.info("driver does not answer host=%s error=%s", host, error)
         return None
     return found if isinstance(found, dict) else None
