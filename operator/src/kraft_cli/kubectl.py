@@ -189,7 +189,6 @@ def preview(file: Any, node_image: str, output: str, **selected: Any) -> None:
 
     Exit code 0 if it would change nothing, else 1.
     """
-    import yaml
     from pydantic import ValidationError
 
     from kraft_operator.api.problems import problems
@@ -197,9 +196,7 @@ def preview(file: Any, node_image: str, output: str, **selected: Any) -> None:
     from kraft_operator.report import preview as report
 
     target = _find(**selected)
-    changed = None if file is None else next((one for one in yaml.safe_load_all(file) if _is(one, target.name)), None)
-    if file is not None and changed is None:
-        raise failure(WRONG, f"{file.name} contains no KRaftCluster {target.name}")
+    changed = None if file is None else _resource_in(file, target.name)
     try:
         if changed is not None and changed.get("apiVersion"):
             changed = converted(changed, API_VERSION)
@@ -217,8 +214,21 @@ def preview(file: Any, node_image: str, output: str, **selected: Any) -> None:
         raise SystemExit(FAILED)
 
 
-def _is(one: Any, name: str) -> bool:
-    return isinstance(one, dict) and one.get("kind") == "KRaftCluster" and one["metadata"]["name"] == name
+def _resource_in(file: Any, name: str) -> dict[str, Any]:
+    """The KRaftCluster with this name in an open file. Raises click.ClickException."""
+    import yaml
+
+    from kraft_local.resource_file import yaml_problem
+
+    try:
+        documents = [one for one in yaml.safe_load_all(file) if isinstance(one, dict)]
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise failure(WRONG, f"{file.name}: {yaml_problem(error)}") from None
+    for one in documents:
+        metadata = one.get("metadata")
+        if one.get("kind") == "KRaftCluster" and isinstance(metadata, dict) and metadata.get("name") == name:
+            return one
+    raise failure(WRONG, f"{file.name} contains no KRaftCluster {name}")
 
 
 @main.command()

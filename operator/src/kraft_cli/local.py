@@ -191,7 +191,7 @@ def name_of(file: Path) -> str:
         parsed(read(file), str(file))  # raises an error that names the fault
     except BadResourceError as error:
         raise failure(WRONG, str(error)) from None
-    except (yaml.YAMLError, KeyError, TypeError):
+    except (yaml.YAMLError, ValueError, RecursionError, KeyError, TypeError):
         try:
             parsed(read(file), str(file))
         except BadResourceError as error:

@@ -79,8 +79,8 @@ def parsed(
     """
     try:
         documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except yaml.YAMLError as error:
-        raise BadResourceError(f"{where}: {_yaml_problem(error)}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadResourceError(f"{where}: {yaml_problem(error)}") from None
     if not all(isinstance(document, dict) for document in documents):
         raise BadResourceError(
             f"{where}: not a resource: a mapping with apiVersion, kind, metadata and spec is expected"
@@ -125,7 +125,10 @@ def parsed_user(
     return name, {"spec": found, "annotations": _annotations(metadata)}
 
 
-def _yaml_problem(error: yaml.YAMLError) -> str:
+def yaml_problem(error: yaml.YAMLError | ValueError | RecursionError) -> str:
+    """Why a document cannot be read. PyYAML raises ValueError for a date that does not exist."""
+    if isinstance(error, RecursionError):
+        return "the document is nested too deep"
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
     return f"{problem}, in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else str(problem)
@@ -143,7 +146,7 @@ def _metadata(document: dict[str, Any], where: str) -> tuple[str, dict[str, Any]
         raise BadResourceError(f"{where}: apiVersion: {text}") from None
     if older:
         raise BadResourceError(f"{where}: spec.{older[0]}: unknown field; this version has {renamed[older[0]]}")
-    unknown = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec", "status"})
+    unknown = sorted(document.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}, key=str)
     if unknown:
         raise BadResourceError(f"{where}: {unknown[0]}: unknown field")
     metadata = document.get("metadata") or {}
@@ -151,6 +154,8 @@ def _metadata(document: dict[str, Any], where: str) -> tuple[str, dict[str, Any]
     if not isinstance(name, str) or not re.fullmatch(OBJECT_NAME, name) or len(name) > OBJECT_NAME_CHARS_MAX:
         text = f"lower-case letters, digits, hyphens and dots, at most {OBJECT_NAME_CHARS_MAX}"
         raise BadResourceError(f"{where}: metadata.name: {text}, not {name!r}")
+    if not isinstance(metadata.get("annotations") or {}, dict):
+        raise BadResourceError(f"{where}: metadata.annotations: a mapping is expected")
     return name, metadata
 
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
-from kraft_pipeline.tables.specs.sections import Section
+from kraft_pipeline.tables.specs.sections import Section, read_document
 from kraft_pipeline.tables.specs.table_spec import (
     API_VERSION,
     SPARKS,
@@ -52,10 +50,7 @@ class ArchiveSpec:
 
 def load(path: Path) -> ArchiveSpec:
     """Load the spec from a file. Raises SpecError, and OSError if the file cannot be read."""
-    try:
-        return parse(yaml.safe_load(path.read_text()), path.parent)
-    except yaml.YAMLError as e:
-        raise SpecError(f"{path}: {e}") from None
+    return parse(read_document(path), path.parent)
 
 
 def parse(document: Any, folder: Path | None = None) -> ArchiveSpec:

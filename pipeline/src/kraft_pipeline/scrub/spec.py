@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
-from kraft_pipeline.tables.specs.sections import Section, SpecError
+from kraft_pipeline.tables.specs.sections import Section, SpecError, read_document
 from kraft_pipeline.tables.specs.table_spec import SPARKS, EngineSpec, read_engine, read_properties_file
 from kraft_protocol.client.cluster import Settings
 
@@ -56,10 +54,7 @@ def load(path: Path) -> ScrubSpec:
 
     Raises SpecError naming file and field, and OSError.
     """
-    try:
-        data = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as e:
-        raise SpecError(f"{path} is not YAML: {e}") from None
+    data = read_document(path)
     if not isinstance(data, dict) or data.get("kind") != KIND or data.get("apiVersion") != API_VERSION:
         raise SpecError(f"{path}: not a {KIND} of {API_VERSION}")
     spec = data.get("spec")
@@ -70,7 +65,7 @@ def load(path: Path) -> ScrubSpec:
         raise SpecError(f"{path}: metadata.name is missing")
     for name in set(data) - {"apiVersion", "kind", "metadata", "spec", "status"}:
         raise SpecError(f"{path}: {name}: unknown field")
-    unknown = sorted(set(spec) - FIELDS - OPERATORS)
+    unknown = sorted(set(spec) - FIELDS - OPERATORS, key=str)
     if unknown:
         raise SpecError(f"{path}: spec.{unknown[0]} is not known; there are {', '.join(sorted(FIELDS | OPERATORS))}")
     if "clusterRef" in spec and "bootstrapServers" not in spec:

@@ -139,6 +139,14 @@ def test_preview_names_restarts_and_exits_with_1_if_there_are_any(api: Api) -> N
     assert api.run("preview", "-f", str(api.folder / "changed.yaml")).exit_code == 2
 
 
+@pytest.mark.parametrize("text", ["a: [", "a: 2026-02-30", "kind: KRaftCluster", "{kind: KRaftCluster, metadata: [1]}"])
+def test_preview_of_a_malformed_file_exits_with_2(api: Api, text: str) -> None:
+    (api.folder / "changed.yaml").write_text(text)
+    done = api.run("preview", "-f", str(api.folder / "changed.yaml"))
+    assert done.exit_code == 2, done.output
+    assert "changed.yaml" in done.output
+
+
 def test_status_of_a_cluster_that_is_not_ready_exits_with_1(api: Api) -> None:
     api.change(lambda r: _condition(r, "Ready", "False", "voter 1: stops"))
     assert api.run("status").exit_code == 1

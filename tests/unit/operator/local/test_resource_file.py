@@ -54,6 +54,12 @@ def test_local_names_are_refused_like_by_the_api_server(name: str) -> None:
 
 BAD: dict[str, tuple[str, str]] = {
     "syntax": ("a: [1\nb: 2\n", "f.yaml: expected ',' or ']', but got ':', in line 2, column 2"),
+    "date": ("a: 2026-02-30\n", "f.yaml: day is out of range for month"),
+    "depth": ("[" * 5000, "f.yaml: the document is nested too deep"),
+    "annotations": (
+        SAMPLE.replace("name: sample", "name: sample\n  annotations: [a]"),
+        "metadata.annotations: a mapping",
+    ),
     "nothing": ("", "f.yaml: one KRaftCluster is expected, 0 found (there is: nothing)"),
     "other kind": ("kind: Pod\n", "one KRaftCluster is expected, 0 found (there is: Pod)"),
     "two": (SAMPLE + "\n---\n" + SAMPLE, "one KRaftCluster is expected, 2 found"),
@@ -61,6 +67,7 @@ BAD: dict[str, tuple[str, str]] = {
     "version": (SAMPLE.replace("v1alpha1", "v2"), "apiVersion: kraftcluster.io/v1alpha1 is expected, not"),
     "name": (SAMPLE.replace("name: sample", "name: Sample"), "metadata.name: lower-case letters"),
     "no name": (SAMPLE.replace("name: sample", "labels: {}"), "metadata.name: lower-case letters"),
+    "fields": (SAMPLE + "7: 1\nstats: 1\n", "7: unknown field"),
     "field": (SAMPLE + "stats: 1\n", "stats: unknown field"),
     "key": (SAMPLE.replace("replicas: 3\n  listeners", "replicaz: 3\n  listeners"), "spec.replicaz: unknown field"),
     "type": (

@@ -106,7 +106,8 @@ def test_the_resource_is_read_from_its_file(tmp_path: Path) -> None:
         ("spec: {directories: /a}", r"spec\.directories is '/a', not a list"),
         ("spec: {clusterRef: prod}", r"only the operator resolves spec\.clusterRef"),
         ("spec: 3", r"spec is missing"),
-        ("spec: [", r"is not YAML"),
+        ("spec: {7: a, b: c}", r"spec\.7 is not known"),
+        ("spec: [", r"scrub\.yaml: while parsing"),
     ]:
         path.write_text(head + spec)
         with pytest.raises(SpecError, match=message):

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from kraft_pipeline.tables.specs.table_spec import TOPIC, SpecError, TableSpec, parse, read
+from kraft_pipeline.tables.specs.sections import read_document
+from kraft_pipeline.tables.specs.table_spec import TOPIC, SpecError, TableSpec, parse
 
 WHOLE: Final = ("topics", "key", "headers", "value", "transform", "functions")
 """Fields of a route that replace the specification's field as a whole; other sections are merged field by field."""
@@ -17,7 +18,7 @@ ROUTED: Final = ("name", *WHOLE, "table", "commit", "deadLetter", "maintenance")
 
 def load_all(path: Path) -> list[TableSpec]:
     """Load the specs of all tables in a file. Raises SpecError, and OSError if the file cannot be read."""
-    return parse_all(read(path), path.parent)
+    return parse_all(read_document(path), path.parent)
 
 
 def parse_all(document: Any, folder: Path | None = None) -> list[TableSpec]:

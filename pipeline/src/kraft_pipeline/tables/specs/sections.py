@@ -1,15 +1,28 @@
-"""Reads mappings of a YAML document field by field; errors name the field's path."""
+"""Reads a YAML document, and its mappings field by field; errors name the file, or the field's path."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 
 class SpecError(ValueError):
     """A field is missing, unknown or malformed; the message begins with its path."""
+
+
+def read_document(path: Path) -> Any:
+    """The YAML document of a file. Raises SpecError, and OSError if the file cannot be read."""
+    try:
+        return yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a date that does not exist
+        raise SpecError(f"{path}: {error}") from None
+    except RecursionError:
+        raise SpecError(f"{path}: the document is nested too deep") from None
 
 
 class Section:

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from kraft_pipeline import pod
 from kraft_pipeline.tables.formats.valuespec import HeaderSpec, KeySpec, ValueSpec, read_headers, read_key, read_value
-from kraft_pipeline.tables.specs.sections import Section, SpecError
+from kraft_pipeline.tables.specs.sections import Section, SpecError, read_document
 from kraft_protocol.client.cluster import Settings
 
 __all__ = ["SpecError", "TableSpec", "ValueSpec", "load", "parse"]
@@ -147,15 +145,7 @@ class TableSpec:
 
 def load(path: Path) -> TableSpec:
     """Load the spec of one table from a file. Raises SpecError, and OSError if the file cannot be read."""
-    return parse(read(path), path.parent)
-
-
-def read(path: Path) -> Any:
-    """Load the YAML document of a file. Raises SpecError, and OSError if the file cannot be read."""
-    try:
-        return yaml.safe_load(path.read_text())
-    except yaml.YAMLError as e:
-        raise SpecError(f"{path}: {e}") from None
+    return parse(read_document(path), path.parent)
 
 
 def parse(document: Any, folder: Path | None = None) -> TableSpec:
