@@ -108,6 +108,29 @@ def test_an_archive_grows_by_new_records(tmp_path: Path, capsys: pytest.CaptureF
     assert "the archive is of cluster abc, this is cluster other" in capsys.readouterr().err
 
 
+def test_passwords_and_values_of_unknown_broker_keys_are_not_archived(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key of a plug-in may be a secret, so brokers do not show its value either."""
+    secret = {"listener.name.a.ssl.keystore.key": "hunter3", "plugin.token": "hunter4"}
+    plain = {"log.cleaner.threads": "17"}
+    records = [
+        stored.ConfigRecord(resource_type=4, resource_name="1", name=name, value=value)
+        for name, value in {**secret, **plain}.items()
+    ]
+    folder = log_folder(tmp_path / "data")
+    with (folder / f"{0:020}.log").open("ab") as out:
+        out.write(batch(8, *records))
+    run(capsys, "archive", tmp_path / "data", "--table", tmp_path / "table")
+    for source in (tmp_path / "data", tmp_path / "table"):
+        values = {row["key"]: row["value"] for row in run(capsys, "as-of", source)["configs"]}
+        assert values == {"retention.ms": "5", **plain, **dict.fromkeys(("ssl.key.password", *secret), "(redacted)")}
+    fields = pq.read_table([*(tmp_path / "table" / "changes").glob("*.parquet")]).column("fields").to_pylist()
+    text = "".join(filter(None, fields))
+    assert "hunter" not in text
+    assert '"17"' in text
+
+
 def test_a_log_that_was_trimmed_is_read_from_its_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = log_folder(tmp_path)
     (folder / f"{0:020}.log").unlink()

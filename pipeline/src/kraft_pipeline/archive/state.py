@@ -25,6 +25,7 @@ from kraft_pipeline.archive.generic import BYTES
 from kraft_pipeline.codec.arrays import fixed
 
 TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
 RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
 NUMBERS: Final = ("leader", "leader_recovery")
 LISTS: Final = (

@@ -29,11 +29,12 @@ import pyarrow.parquet as pq
 from kraft_pipeline.archive.changes import SCHEMA
 from kraft_pipeline.archive.reconcile import Positions
 from kraft_pipeline.archive.spec import ArchiveSpec
-from kraft_pipeline.archive.state import RESOURCES, ClusterState
+from kraft_pipeline.archive.state import BROKER_RESOURCE, RESOURCES, ClusterState
 from kraft_pipeline.sources.positions import Position
 from kraft_pipeline.tables.stores.committer import Added, Committer, stem
 from kraft_pipeline.tables.stores.parquet import ParquetTable
 from kraft_pipeline.tables.stores.storage import Storage, open_storage
+from kraft_protocol.configs.names import is_secret
 
 CHANGES: Final = "changes"
 TOPIC: Final = "__cluster_metadata"
@@ -46,7 +47,6 @@ DICTIONARY: Final = ("type", "topic_id", "topic", "directories.list.element", "l
 
 
 REDACTED: Final = "(redacted)"
-_SECRET: Final = re.compile(r"password|secret|sasl\.jaas\.config|ssl\.keystore\.key$")
 _SECRETIVE: Final = frozenset({"USER_SCRAM_CREDENTIAL_RECORD", "CONFIG_RECORD"})
 _TEXTS: Final = pa.list_(pa.string())
 BROKERS: Final = pa.schema(
@@ -257,7 +257,7 @@ def redacted(batch: pa.RecordBatch) -> pa.RecordBatch:
         fields = json.loads(texts[row])
         if "storedKey" in fields:
             fields |= dict.fromkeys(("salt", "storedKey", "serverKey"), REDACTED)
-        elif fields.get("value") is not None and _SECRET.search(fields["name"]):
+        elif fields.get("value") is not None and _is_secret(fields["resourceType"], fields["name"]):
             fields["value"] = REDACTED
         else:
             continue
@@ -282,7 +282,7 @@ def state_tables(state: ClusterState) -> dict[str, pa.Table]:
     )
     topics = names.join(counts, "topic_id").rename_columns(["topic", "topic_id", "partitions", "replicas"])
     configs = [
-        {"resource": RESOURCES.get(kind, str(kind)), "name": name, "key": key, "value": shown(key, value)}
+        {"resource": RESOURCES.get(kind, str(kind)), "name": name, "key": key, "value": shown(kind, key, value)}
         for (kind, name), values in small.configs.items()
         for key, value in values.items()
     ]
@@ -296,9 +296,13 @@ def state_tables(state: ClusterState) -> dict[str, pa.Table]:
     }
 
 
-def shown(key: str, value: str) -> str:
+def shown(resource_type: int, key: str, value: str) -> str:
     """A configuration's value, unless it is a secret."""
-    return REDACTED if _SECRET.search(key) else value
+    return REDACTED if _is_secret(resource_type, key) else value
+
+
+def _is_secret(resource_type: int, key: str) -> bool:
+    return resource_type == BROKER_RESOURCE and is_secret(key)
 
 
 def _broker(record: dict[str, Any]) -> dict[str, Any]:

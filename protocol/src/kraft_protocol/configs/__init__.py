@@ -2,6 +2,7 @@
 
 - `kafka`: the keys of Apache Kafka, written by `tools/import_configs` from a release.
 - `rows`: reads the lines of the tables.
+- `names`: listener prefixes of keys, and which values are secrets.
 - `own`: the keys that Kafka's tables lack.
 - `properties`: the text form of java.util.Properties.
 """

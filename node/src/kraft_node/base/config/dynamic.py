@@ -6,7 +6,6 @@ order of precedence is: broker, all brokers, file (KIP-226).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -16,29 +15,13 @@ from kraft_node.base.config.listeners import parse_map
 from kraft_node.base.config.node import NodeConfig
 from kraft_node.base.config.value_types import ConfigValue
 from kraft_node.base.config.view import ConfigView, broker_key
-from kraft_protocol.configs.kafka import (
-    CLUSTER_LEVEL_LISTENER_KEYS,
-    LISTENER_MECHANISM_KEYS,
-    SECURITY_KEYS,
-)
+from kraft_protocol.configs.kafka import CLUSTER_LEVEL_LISTENER_KEYS, SECURITY_KEYS
+from kraft_protocol.configs.names import LISTENER_KEY, base_name
 
 _PER_IP: Final = "max.connections.per.ip.overrides"
-_LISTENER_KEY: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 # Keys that are per broker, with or without a listener prefix.
 _PER_BROKER_NAMES: Final = frozenset(name for name, key in BROKER.items() if key.update_mode == "per-broker")
-
-
-def base_name(name: str) -> str:
-    """Return KEY of `listener.name.X.KEY` or `listener.name.X.MECHANISM.KEY`; return other names unchanged."""
-    match = _LISTENER_KEY.fullmatch(name)
-    if not match:
-        return name
-    rest = match[1]
-    for mechanism_key in LISTENER_MECHANISM_KEYS:
-        if rest.endswith(mechanism_key):
-            return mechanism_key
-    return rest
 
 
 def definition(name: str) -> ConfigKey | None:
@@ -81,8 +64,8 @@ def check_broker_overrides(overrides: Mapping[str, str], *, per_broker: bool) ->
 def _is_per_broker(name: str) -> bool:
     if name in _PER_BROKER_NAMES:
         return True
-    match = _LISTENER_KEY.fullmatch(name)
-    return bool(match) and match is not None and match[1] not in CLUSTER_LEVEL_LISTENER_KEYS
+    match = LISTENER_KEY.fullmatch(name)
+    return match is not None and match[1] not in CLUSTER_LEVEL_LISTENER_KEYS
 
 
 def _check_in_node(static: NodeConfig, *layers: Mapping[str, str]) -> None:
