@@ -21,7 +21,7 @@ from kraft_pipeline.tables import values
 from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats import registry
 from kraft_pipeline.tables.formats.jsonschemas import JsonSchemaParser
-from kraft_pipeline.tables.formats.protofiles import MAIN, Files
+from kraft_pipeline.tables.formats.protofiles import MAIN, Files, NoMessageError
 from kraft_pipeline.tables.formats.protovalues import ProtoParser
 from kraft_pipeline.tables.formats.registry import Registered, Registry, UnknownSchemaError
 from kraft_pipeline.tables.formats.valuespec import Access, OAuth
@@ -455,3 +455,14 @@ def test_a_compiler_that_is_stopped_makes_no_dead_letters(monkeypatch: pytest.Mo
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(OSError, match="within 60 s" if not signal else "ended by signal 9"):
         Files(Registered('syntax = "proto3"; message M { int32 a = 1; }', ()))
+
+
+@pytest.mark.parametrize("name", ["--python_out={folder}", "@{folder}/arguments", "../outside.proto", "/outside.proto"])
+def test_the_name_of_a_reference_is_no_option_of_the_compiler(name: str, tmp_path: Path) -> None:
+    """Names come from the registry: an option would let its users write files where the pipeline runs."""
+    pytest.importorskip("grpc_tools")
+    (tmp_path / "arguments").write_text(f"--python_out={tmp_path}\n")
+    text = 'syntax = "proto3"; message Order { int64 id = 1; }'
+    with pytest.raises(NoMessageError, match="is not the path of an import"):
+        Files(Registered(text, (text,), (name.format(folder=tmp_path),)))
+    assert [path.name for path in tmp_path.iterdir()] == ["arguments"]

@@ -122,7 +122,8 @@ def _compiled(texts: Mapping[str, str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         for name, text in {**CONFLUENT, **texts}.items():
             path = (Path(folder) / name).resolve()
-            if not path.is_relative_to(Path(folder).resolve()):
+            # The compiler takes a name that begins with - as an option, and with @ as a file of options.
+            if name.startswith(("-", "@")) or not path.is_relative_to(Path(folder).resolve()):
                 raise NoMessageError(f"{name!r} is not the path of an import")
             if _described(name, text) is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,10 +140,10 @@ def _compiled(texts: Mapping[str, str]) -> dict[str, Any]:
         if done.returncode < 0:
             raise OSError(f"protoc was ended by signal {-done.returncode} while it compiled a schema")
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if ".proto:" in line and "[libprotobuf" not in line]
-            said = [line for line in said if "No edition or syntax" not in line] or [done.stderr]
+            complaints = [line for line in done.stderr.splitlines() if ".proto:" in line and "[libprotobuf" not in line]
+            complaints = [line for line in complaints if "No edition or syntax" not in line] or [done.stderr]
             raise NoMessageError(
-                f"the schema is not protobuf: {' '.join(' '.join(said).split()).replace(f'{folder}/', '')[:160]}"
+                f"the schema is not protobuf: {' '.join(' '.join(complaints).split()).replace(f'{folder}/', '')[:160]}"
             )
         found = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
     return {file.name: file for file in found.file if not file.name.startswith("google/protobuf/")}
