@@ -183,15 +183,15 @@ def _rows(_options: argparse.Namespace) -> int:
 
 def _quick(options: argparse.Namespace) -> int:
     """One round at a tiny scale. Exit code 1 if a step failed."""
-    return _tried("quick", options.only, 1, quick=True)
+    return _try("quick", options.only, 1, quick=True)
 
 
 def _rehearse(options: argparse.Namespace) -> int:
     """Run rounds at the true scale on any machine, quiet or not. Exit code 1 if a step failed."""
-    return _tried("rehearsal", options.only, options.rounds, quick=False)
+    return _try("rehearsal", options.only, options.rounds, quick=False)
 
 
-def _tried(what: str, only: list[str], rounds: int, *, quick: bool) -> int:
+def _try(what: str, only: list[str], rounds: int, *, quick: bool) -> int:
     """Run scenarios into a separate file, from which no page is made."""
     chosen = _chosen(only)
     with tempfile.TemporaryDirectory(prefix="kraft-bench-") as top:

@@ -143,9 +143,9 @@ def test_the_shell_replays_the_log_into_nodes_in_memory(tmp_path: Path) -> None:
             file.close()
     source = LogDirectory(str(tmp_path))
     assert [topic.name for topic in source.image.topics] == ["foo"]
-    said: list[str] = []
-    Shell(source, said.append, interactive=False).run(["cat", "/image/configs/TOPIC:foo/retention.ms"])
-    assert said == ["1000"]
+    printed: list[str] = []
+    Shell(source, printed.append, interactive=False).run(["cat", "/image/configs/TOPIC:foo/retention.ms"])
+    assert printed == ["1000"]
 
 
 def test_a_log_that_begins_behind_its_snapshots_is_refused(tmp_path: Path) -> None:

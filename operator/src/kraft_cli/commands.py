@@ -269,8 +269,12 @@ def _free_name(resource: Mapping[str, Any], node: int) -> str:
     """A new name. A replacement runs only once under its name, even if it was forgotten since."""
     asked = resource.get("spec", {}).get("replacements", ())
     taken = {one["name"] for one in (*asked, *resource.get("status", {}).get("replacements", ()))}
-    begin = f"node-{node}-{datetime.now(UTC).strftime('%y%m%d%H%M%S')}"
-    return next(name for n in range(len(taken) + 1) if (name := begin + f"-{n}" * (n > 0)) not in taken)
+    name = first = f"node-{node}-{datetime.now(UTC).strftime('%y%m%d%H%M%S')}"
+    number = 0
+    while name in taken:
+        number += 1
+        name = f"{first}-{number}"
+    return name
 
 
 def _node_not_ready(status: Mapping[str, Any], node: int) -> str | None:

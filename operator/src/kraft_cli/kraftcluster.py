@@ -51,9 +51,9 @@ def _selects(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _find(data: Path | None, file: Path | None, cluster: str | None, named: str | None = None) -> Any:
-    from kraft_cli.local import LocalTarget, found_folder
+    from kraft_cli.local import LocalTarget, find_folder
 
-    return LocalTarget(found_folder(data, file, named or cluster))
+    return LocalTarget(find_folder(data, file, named or cluster))
 
 
 @main.command()
@@ -80,20 +80,20 @@ def up(detach: bool, timeout: float, port: int | None, data: Path | None, file: 
     except OSError as error:
         raise failure(WRONG, f"{folder.root}: {error.strerror}: name another folder with --data") from None
     if detach:
-        _detached(folder, file, port, timeout)
+        _run_detached(folder, file, port, timeout)
         return
     if not folder.lock.take():
         holder = folder.lock.holder()
         who = f"process {holder[0]}" if holder is not None else "another process"
         raise failure(NOT_THERE, f"{folder.root.name} is already driven by {who}: `kraftcluster status`, or `down` it")
     try:
-        code = asyncio.run(_driven(folder, file, port))
+        code = asyncio.run(_run(folder, file, port))
     finally:
         folder.lock.release()
     sys.exit(code)
 
 
-async def _driven(folder: Any, file: Path, port: int | None) -> int:
+async def _run(folder: Any, file: Path, port: int | None) -> int:
     """Run until a signal, or until the reader of the output is gone. Returns the exit code."""
     from kraft_cli.screen import Lines, Screen, WhileRead
     from kraft_local.resource_file import BadResourceError
@@ -142,7 +142,7 @@ def _offset(supervisor: Any, file: Path, port: int | None) -> int:
     return port - first
 
 
-def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None:
+def _run_detached(folder: Any, file: Path, port: int | None, timeout: float) -> None:
     """Start a supervisor in the background, unless it runs with this file already; wait until the cluster is ready."""
     from kraft_cli.local import LocalTarget, Silent
     from kraft_cli.screen import greeting
@@ -167,8 +167,8 @@ def _detached(folder: Any, file: Path, port: int | None, timeout: float) -> None
     until = time.monotonic() + timeout
     while (process is not None and folder.lock.holder() is None) or folder.status() is None:
         if process is not None and process.poll() is not None:
-            said = folder.supervisor_log().read_text().strip().removeprefix("Error: ")
-            raise failure(process.returncode or FAILED, said or "it has ended")
+            reason = folder.supervisor_log().read_text().strip().removeprefix("Error: ")
+            raise failure(process.returncode or FAILED, reason or "it has ended")
         if time.monotonic() > until:
             raise failure(FAILED, f"no progress in {timeout:g} s: see {folder.supervisor_log()}")
         time.sleep(LOOK_S)
@@ -198,7 +198,7 @@ def down(wipe: bool, timeout: float, **selected: Any) -> None:
     running = _running(folder)
     clean = True
     if holder is not None:
-        clean = _ended(folder, holder, timeout)
+        clean = _end_supervisor(folder, holder, timeout)
     until = time.monotonic() + timeout
     while not folder.lock.take():
         # A supervisor writes that it stops before it releases the lock.
@@ -206,7 +206,7 @@ def down(wipe: bool, timeout: float, **selected: Any) -> None:
             raise failure(NOT_THERE, f"another supervisor drives {folder.root.name} now")
         time.sleep(LOOK_S)
     try:
-        clean = asyncio.run(_stopped(folder, timeout)) and clean and not unclean(folder, running)
+        clean = asyncio.run(_stop_nodes(folder, timeout)) and clean and not unclean(folder, running)
         if wipe:
             shutil.rmtree(folder.root)
     finally:
@@ -225,7 +225,7 @@ def _running(folder: Any) -> list[int]:
     return [node_id for node_id, process in found if process is not None and process.alive]
 
 
-def _ended(folder: Any, holder: tuple[int, str], timeout: float) -> bool:
+def _end_supervisor(folder: Any, holder: tuple[int, str], timeout: float) -> bool:
     """Make the supervisor stop itself and its nodes. Returns whether it did in time."""
     from kraft_local.processes import send
 
@@ -239,7 +239,7 @@ def _ended(folder: Any, holder: tuple[int, str], timeout: float) -> bool:
     return True
 
 
-async def _stopped(folder: Any, timeout: float) -> bool:
+async def _stop_nodes(folder: Any, timeout: float) -> bool:
     """Stop nodes without a supervisor. Returns whether all stopped cleanly."""
     from kraft_cli.local import Silent
     from kraft_local.supervisor import Supervisor
@@ -261,14 +261,14 @@ def preview(output: str, data: Path | None, file: Path | None) -> None:
     """Show what a changed file (-f) would change, without changing it."""
     from rich.console import Group
 
-    from kraft_cli.local import DEFAULT_FILE, found_folder, looked
+    from kraft_cli.local import DEFAULT_FILE, find_folder, look_once
     from kraft_local.resource_file import BadResourceError
     from kraft_operator.report import tables
 
     path = (file or Path(DEFAULT_FILE)).absolute()
-    folder = found_folder(data, path, None)
+    folder = find_folder(data, path, None)
     try:
-        resource = asyncio.run(looked(folder, path, path))
+        resource = asyncio.run(look_once(folder, path, path))
     except BadResourceError as error:
         raise failure(REFUSED, str(error)) from None
     show(resource, Group(*tables.plan_lines(resource)), output, resource["status"].get("plan", []))

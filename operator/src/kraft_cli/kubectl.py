@@ -68,11 +68,11 @@ class Kubectl:
 def _complaint(stderr: str, code: int) -> click.ClickException:
     """Convert kubectl's error output, without the log lines of its libraries, to an error with our exit code."""
     lines = [line for line in stderr.splitlines() if not _LOGGED.match(line)]
-    said = "\n".join(lines).strip().removeprefix("error: ") or f"kubectl ended with {code}"
-    if "have a resource type" in said:
-        return failure(NOT_THERE, f"{said}: the operator's definitions are not installed, see charts/README.md")
-    found = next((ours for ours, words in _CODES.items() if any(word in said for word in words)), FAILED)
-    return failure(found, said)
+    message = "\n".join(lines).strip().removeprefix("error: ") or f"kubectl ended with {code}"
+    if "have a resource type" in message:
+        return failure(NOT_THERE, f"{message}: the operator's definitions are not installed, see charts/README.md")
+    found = next((ours for ours, words in _CODES.items() if any(word in message for word in words)), FAILED)
+    return failure(found, message)
 
 
 class KubeTarget:
@@ -125,8 +125,8 @@ class KubeTarget:
 
     def use(self, nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, str]]:
         """Rows of node id, roles, processor time and memory, by `kubectl top`; empty texts for unknown values."""
-        said = self._kubectl.run("top", "pod", "--no-headers", "-l", f"{INSTANCE}={self.name},{NODE}")
-        use = {words[0]: words[1:3] for line in said.splitlines() if len(words := line.split()) >= 3}
+        printed = self._kubectl.run("top", "pod", "--no-headers", "-l", f"{INSTANCE}={self.name},{NODE}")
+        use = {words[0]: words[1:3] for line in printed.splitlines() if len(words := line.split()) >= 3}
         rows = []
         for node in nodes:
             cpu, memory = use.get(node.get("pod", ""), ("", ""))

@@ -54,7 +54,9 @@ class LocalTarget:
         last_status = self.folder.status()
         if holder is not None and last_status is not None and last_status["local"]["driver"] == holder[0]:
             return last_status
-        found = asyncio.run(looked(self.folder, Path(last_status["local"]["file"] if last_status is not None else "")))
+        found = asyncio.run(
+            look_once(self.folder, Path(last_status["local"]["file"] if last_status is not None else ""))
+        )
         return found if holder is not None else _kept_by_nobody(found)
 
     def driven(self) -> None:
@@ -109,12 +111,12 @@ class LocalTarget:
         pids = {int(node_id): pid for node_id, pid in self.resource()["local"]["pids"].items()}
         before, began = _cpu_s(pids), time.monotonic()
         time.sleep(USE_S)
-        after, took = _cpu_s(pids), time.monotonic() - began
+        after, seconds = _cpu_s(pids), time.monotonic() - began
         rows = []
         for node in nodes:
             cpu, rss = after.get(node["id"], (0.0, 0))
-            was = before.get(node["id"], (0.0, 0))[0]
-            share = f"{100 * (cpu - was) / took:.0f}%" if node["id"] in after else ""
+            before_s = before.get(node["id"], (0.0, 0))[0]
+            share = f"{100 * (cpu - before_s) / seconds:.0f}%" if node["id"] in after else ""
             memory = f"{rss / 2**20:.0f} MiB" if node["id"] in after else ""
             rows.append((str(node["id"]), ",".join(node["roles"]), share, memory))
         return rows
@@ -134,7 +136,7 @@ def _kept_by_nobody(resource: dict[str, Any]) -> dict[str, Any]:
     return resource
 
 
-async def looked(folder: Folder, file: Path, preview: Path | None = None) -> dict[str, Any]:
+async def look_once(folder: Folder, file: Path, preview: Path | None = None) -> dict[str, Any]:
     """Compute situation and plan; with `preview`, as if the file were in force."""
     looker = Supervisor(folder, file, Silent(), acts=False)
     if preview is not None:
@@ -155,7 +157,7 @@ async def looked(folder: Folder, file: Path, preview: Path | None = None) -> dic
         return await looker.look()
 
 
-def found_folder(data: Path | None, file: Path | None, name: str | None) -> Folder:
+def find_folder(data: Path | None, file: Path | None, name: str | None) -> Folder:
     """The selected cluster: by name, else the file's, else the only cluster there. Raises click.ClickException."""
     if file is not None:
         name = name or name_of(file)
@@ -209,7 +211,7 @@ def _cpu_s(pids: Mapping[int, int]) -> dict[int, tuple[float, int]]:
             found[node_id] = (ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE"))
         except (OSError, IndexError):
             asked = ["ps", "-o", "rss=", "-p", str(pid)]
-            said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
-            if said:
-                found[node_id] = (0.0, int(said) * 1024)
+            printed = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+            if printed:
+                found[node_id] = (0.0, int(printed) * 1024)
     return found

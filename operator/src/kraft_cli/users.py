@@ -62,7 +62,7 @@ def _add(group: click.Group, selects: Selects[Any], find: Callable[..., Any]) ->
         **selected: Any,
     ) -> None:
         """Add the user NAME, or change what it may do. For more, write a KRaftUser into the cluster's file."""
-        from kraft_local.resource_file import API_VERSION, USER, BadResourceError, parsed_user
+        from kraft_local.resource_file import API_VERSION, USER, BadResourceError, parse_user
         from kraft_operator.specs.cluster import digest
 
         target = find(**selected)
@@ -82,7 +82,7 @@ def _add(group: click.Group, selects: Selects[Any], find: Callable[..., Any]) ->
         document = {"apiVersion": API_VERSION, "kind": USER, "metadata": {"name": name}, "spec": spec}
         with target.folder.changing_requests() as requests:
             try:
-                _, found = parsed_user(document, "user add", target.name, requests.users)
+                _, found = parse_user(document, "user add", target.name, requests.users)
             except BadResourceError as error:
                 raise failure(WRONG, str(error)) from None
             _check_listener(target, found["spec"])

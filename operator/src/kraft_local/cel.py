@@ -42,6 +42,9 @@ class Quantity:
         self.bytes = as_bytes(text)
 
 
+_FUNCTIONS: Final[Mapping[str, Callable[[Any], Any]]] = {"quantity": Quantity, "size": len}
+
+
 @lru_cache(maxsize=256)
 def compiled(text: str) -> Expression:
     """Compile a rule to a function of its variables (`self`, `oldSelf`). Raises CelError."""
@@ -85,52 +88,54 @@ class _Parser:
         self.at += 1
         return self.tokens[self.at - 1]
 
-    def took(self, *signs: str) -> str | None:
+    def accept(self, *signs: str) -> str | None:
+        """The next word or sign, consumed, if it is one of `signs`."""
         if self.peek in signs:
             return str(self.next()[1])
         return None
 
-    def must(self, sign: str) -> None:
-        if self.took(sign) is None:
+    def expect(self, sign: str) -> None:
+        """Consume `sign`. Raises CelError if something else comes."""
+        if self.accept(sign) is None:
             raise CelError(f"{sign!r} expected before {self.peek!r} in: {self.text}")
 
     # Grammar, from the loosest to the tightest binding
 
     def ternary(self) -> Expression:
         test = self.either()
-        if not self.took("?"):
+        if not self.accept("?"):
             return test
         yes = self.ternary()
-        self.must(":")
+        self.expect(":")
         no = self.ternary()
         return lambda env: yes(env) if test(env) else no(env)
 
     def either(self) -> Expression:
         left = self.both()
-        while self.took("||"):
-            left = _decides(left, self.both(), True)
+        while self.accept("||"):
+            left = _logical(left, self.both(), True)
         return left
 
     def both(self) -> Expression:
         left = self.compared()
-        while self.took("&&"):
-            left = _decides(left, self.compared(), False)
+        while self.accept("&&"):
+            left = _logical(left, self.compared(), False)
         return left
 
     def compared(self) -> Expression:
         left = self.summed()
-        while sign := self.took(*_COMPARE):
-            left = _two(_COMPARE[sign], left, self.summed())
+        while sign := self.accept(*_COMPARE):
+            left = _binary(_COMPARE[sign], left, self.summed())
         return left
 
     def summed(self) -> Expression:
         left = self.unary()
-        while sign := self.took("+", "-"):
-            left = _two(operator.add if sign == "+" else operator.sub, left, self.unary())
+        while sign := self.accept("+", "-"):
+            left = _binary(operator.add if sign == "+" else operator.sub, left, self.unary())
         return left
 
     def unary(self) -> Expression:
-        if self.took("!"):
+        if self.accept("!"):
             inner = self.unary()
             return lambda env: not inner(env)
         return self.postfix()
@@ -138,12 +143,12 @@ class _Parser:
     def postfix(self) -> Expression:
         found = self.primary()
         while True:
-            if self.took("."):
+            if self.accept("."):
                 name = str(self.next()[1])
-                found = self.method(found, name) if self.took("(") else _field(found, name)
-            elif self.took("["):
-                found = _two(operator.getitem, found, self.ternary())
-                self.must("]")
+                found = self.method(found, name) if self.accept("(") else _field(found, name)
+            elif self.accept("["):
+                found = _binary(operator.getitem, found, self.ternary())
+                self.expect("]")
             else:
                 return found
 
@@ -154,7 +159,7 @@ class _Parser:
             return lambda _env: constant
         if value == "(":
             inner = self.ternary()
-            self.must(")")
+            self.expect(")")
             return inner
         if value == "[":
             items = self.arguments("]")
@@ -163,22 +168,24 @@ class _Parser:
             raise CelError(f"{value!r} is not a value in: {self.text}")
         if value == "has":
             return self.has()
-        if self.took("("):
+        if self.accept("("):
             (argument,) = self.arguments(")")
-            made = {"quantity": Quantity, "size": len}[value]
-            return lambda env: made(argument(env))
+            function = _FUNCTIONS.get(value)
+            if function is None:
+                raise CelError(f"unknown function {value} in: {self.text}")
+            return lambda env: function(argument(env))
         return lambda env: env[value]
 
     def arguments(self, end: str) -> list[Expression]:
         found: list[Expression] = []
-        while not self.took(end):
+        while not self.accept(end):
             found.append(self.ternary())
             if self.peek != end:
-                self.must(",")
+                self.expect(",")
         return found
 
     def has(self) -> Expression:
-        self.must("(")
+        self.expect("(")
         start = self.at
         depth = 0
         while depth >= 0:  # up to the matching closing bracket
@@ -194,9 +201,9 @@ class _Parser:
     def method(self, owner: Expression, name: str) -> Expression:
         if name in {"all", "exists", "exists_one", "filter", "map"}:
             variable = str(self.next()[1])
-            self.must(",")
+            self.expect(",")
             body = self.ternary()
-            self.must(")")
+            self.expect(")")
             return _macro(name, owner, variable, body)
         arguments = self.arguments(")")
         if name == "sum":
@@ -214,8 +221,8 @@ def _compared(one: int, other: int) -> int:
     return (one > other) - (one < other)
 
 
-def _two(made: Callable[[Any, Any], Any], left: Expression, right: Expression) -> Expression:
-    return lambda env: made(left(env), right(env))
+def _binary(function: Callable[[Any, Any], Any], left: Expression, right: Expression) -> Expression:
+    return lambda env: function(left(env), right(env))
 
 
 def _field(owner: Expression, name: str) -> Expression:
@@ -228,7 +235,7 @@ def _field(owner: Expression, name: str) -> Expression:
     return value
 
 
-def _decides(left: Expression, right: Expression, decisive: bool) -> Expression:
+def _logical(left: Expression, right: Expression, decisive: bool) -> Expression:
     """`||` (decisive is True) or `&&` (False): an error counts only if the other side does not decide."""
 
     def value(env: Env) -> Any:

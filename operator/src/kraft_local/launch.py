@@ -46,8 +46,8 @@ def _boot() -> str:
 def _started_elsewhere(pid: int) -> str:
     """The start time on systems without /proc, from `ps`."""
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
-    state, _, since = said.partition(" ")
+    printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
+    state, _, since = printed.partition(" ")
     return "" if state.startswith("Z") else since.strip()
 
 

@@ -108,14 +108,14 @@ def _users(
     users: dict[str, dict[str, Any]] = {}
     for document in documents:
         if document.get("kind") == USER:
-            name, user = parsed_user(document, where, cluster, before)
+            name, user = parse_user(document, where, cluster, before)
             if name in users:
                 raise BadResourceError(f"{where}: two {USER}s are named {name}")
             users[name] = user
     return users
 
 
-def parsed_user(
+def parse_user(
     document: dict[str, Any], where: str, cluster: str, before: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, dict[str, Any]]:
     """Name of a KRaftUser, and its `spec` and `annotations`. Raises BadResourceError."""
@@ -266,8 +266,8 @@ def _broken(schema: Mapping[str, Any], new: Any, old: Any, path: str) -> Iterato
                 yield from _broken(inner, new[key], before, f"{path}.{key}")
     elif isinstance(new, list):
         keys = schema.get("x-kubernetes-list-map-keys", ())
-        was = {tuple(item.get(k) for k in keys): item for item in old or ()} if keys else {}
+        former = {tuple(item.get(k) for k in keys): item for item in old or ()} if keys else {}
         for number, item in enumerate(new):
-            before = was.get(tuple(item.get(k) for k in keys)) if keys else None
+            before = former.get(tuple(item.get(k) for k in keys)) if keys else None
             name = f"{path}[{item['name'] if keys == ['name'] else number}]"
             yield from _broken(schema["items"], item, before, name)

@@ -45,7 +45,7 @@ class FolderStore:
         """The folder of each listener with a certificate of its own."""
 
     async def read(self, name: str) -> Mapping[str, str] | None:
-        """Raises OSError if the files cannot be read."""
+        """The files of a folder by name; None if it does not exist. Raises OSError if they cannot be read."""
         there = self._folder.security(name)
         if not there.exists():
             if there.is_symlink():
@@ -56,14 +56,17 @@ class FolderStore:
     given = read
 
     async def certificate(self, listener: str) -> Mapping[str, str] | None:
-        """Raises OSError, and UnusableError if a file is not text."""
+        """The files of a listener's own certificate; None if they do not exist.
+
+        Raises OSError, and UnusableError if a file is not text.
+        """
         try:
             return await self.read(self.secrets[listener])
         except UnicodeDecodeError:
             raise UnusableError("ListenerCertificateNotValid", "one of its files is not text") from None
 
     async def write(self, name: str, data: Mapping[str, str]) -> None:
-        """Raises OSError. The files are durable when this returns."""
+        """Replace a folder by one with these files, which are durable when this returns. Raises OSError."""
         link = self._folder.security(name)
         link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         former = link.resolve() if link.is_symlink() else None

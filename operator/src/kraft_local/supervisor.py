@@ -31,7 +31,7 @@ from kraft_local.world import Starts, World, unclean
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka
-from kraft_operator.apply.fence import looked_again
+from kraft_operator.apply.fence import look_again
 from kraft_operator.apply.kafka import RefusedError
 from kraft_operator.observe.kafka import View
 from kraft_operator.observe.source import MetadataSource
@@ -236,9 +236,9 @@ class Supervisor:
     def _note(self, kube: Kube, starts: dict[int, str]) -> None:
         """Note when a pod last became ready or disappeared."""
         pods = {i: (pod.ready, starts.get(i, "")) for i, pod in kube.pods.items()}
-        was = {i: start for i, (ready, start) in self._pods.items() if ready}
-        is_ = {i: start for i, (ready, start) in pods.items() if ready}
-        if was != is_ or self._pods.keys() - pods.keys():
+        ready_before = {i: start for i, (ready, start) in self._pods.items() if ready}
+        ready_now = {i: start for i, (ready, start) in pods.items() if ready}
+        if ready_before != ready_now or self._pods.keys() - pods.keys():
             self._changed_at = self._clock()
         self._pods = pods
 
@@ -311,7 +311,7 @@ class Supervisor:
         def think(observed: Observed) -> tuple[Plan, Situation | None]:
             return plan(record, wanted, observed, ""), situation(record, wanted, observed)
 
-        permit = await looked_again(self.last, self.observe, think, self._clock)
+        permit = await look_again(self.last, self.observe, think, self._clock)
         if permit is None or permit.expires_at <= self._clock():
             name = type(self.last.guarded).__name__
             self.last.waits.append(f"{name}: a second look found that something has changed")

@@ -126,9 +126,9 @@ class LocalUsers:
         if not desired.mechanism and (problem := by_issue.name_problem(desired.user)):
             return Credential("", "UserNameTooLong", problem)
         try:
-            was = self._stored(desired.resource) if desired.controllers else None
+            former = self._stored(desired.resource) if desired.controllers else None
             issued = self._in_force(resource, desired, spec)
-            is_new = was is not None and was.id != issued.id
+            is_new = former is not None and former.id != issued.id
             more = self._for_controllers(cluster, desired, spec, is_new=is_new)
             trust = trust_at(self._public(), listener.name) if has_tls(cluster, listener) else Trust()
         except FileNotFoundError as error:
@@ -158,11 +158,8 @@ class LocalUsers:
 
     def _in_force(self, resource: Mapping[str, Any], desired: DesiredUser, spec: KRaftUserSpec) -> Issued:
         """The credentials as they should be. Raises FileNotFoundError, CertificateError, ValueError."""
-        wanted, now, rotation = (
-            spec.authentication,
-            datetime.now(UTC),
-            resource["metadata"]["annotations"].get(ROTATE, ""),
-        )
+        wanted, now = spec.authentication, datetime.now(UTC)
+        rotation = resource["metadata"]["annotations"].get(ROTATE, "")
         if wanted.password_from is not None:
             path = self._folder.security(wanted.password_from.secret) / wanted.password_from.key
             password = path.read_bytes()

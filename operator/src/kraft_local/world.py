@@ -144,13 +144,13 @@ class World:
                 jobs[node.id, node.disk] = job
         return Kube(pods, volumes, jobs)
 
-    def _pod(self, node_id: int, process: Process, lacks: str | None) -> Pod | None:
+    def _pod(self, node_id: int, process: Process, problem: str | None) -> Pod | None:
         stopping = self._stopping(node_id, process)
         if process.alive:
             self._since.setdefault(node_id, self._clock())
             if stopping is not None and self._acts:
                 self._press(node_id, process, stopping)
-            ready = lacks is None and stopping is None
+            ready = problem is None and stopping is None
             mounted = _mounted(self.folder.node(node_id) / PROPERTIES)
             port = self.memory.ports.get(key(node_id, CONTROLLER))
             return Pod(
@@ -158,7 +158,7 @@ class World:
                 ready,
                 process.what,
                 terminating=stopping is not None,
-                message=lacks or "",
+                message=problem or "",
                 volumes=mounted,
                 addresses=frozenset() if port is None else frozenset({f"{HOST}:{port}"}),
             )
@@ -420,9 +420,7 @@ class World:
         """The deadline of a node that is being stopped; None if it is not."""
         try:
             found = json.loads((self.folder.node(node_id) / STOPPING).read_text())
-        except FileNotFoundError:
-            return None
-        except ValueError:  # a crash interrupted the write, before SIGTERM was sent
+        except (FileNotFoundError, ValueError):  # ValueError: a crash interrupted the write, before SIGTERM was sent
             return None
         # Files of older versions have no process id.
         same = found["started"] == process.started and found.get("pid", process.pid) == process.pid

@@ -47,8 +47,10 @@ async def refuse_eviction(api: Api, namespace: str, name: str, *, dryrun: bool) 
             await api.patch("Pod", namespace, name, change)
         except ApiError as error:  # `kubectl drain` tries again, and then this handler does, too
             return f"pod {name} could not be annotated for a restart: {error}"
-    text = f"pod {name} is a node of a Kafka cluster: the operator restarts it when no partition and no quorum is at"
-    return f"{text} risk (kubectl kraft status shows the reason)"
+    text = f"pod {name} is a node of a Kafka cluster"
+    return (
+        f"{text}: the operator restarts it when no partition and no quorum is at risk (kubectl kraft status shows why)"
+    )
 
 
 def _is_running_node(pod: dict[str, Any]) -> bool:

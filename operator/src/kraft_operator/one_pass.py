@@ -17,7 +17,7 @@ from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import kafka as by_kafka
 from kraft_operator.apply import topics as by_topics
 from kraft_operator.apply import users as by_users
-from kraft_operator.apply.fence import Think, looked_again
+from kraft_operator.apply.fence import Think, look_again
 from kraft_operator.apply.fronts import FrontRefusedError
 from kraft_operator.apply.kubernetes import (
     Hands,
@@ -175,17 +175,17 @@ class Pass:
         if plan_.guarded is not None:
             if isinstance(refused, ServiceRefusedError | PodRefusedError | FrontRefusedError):
                 raise refused
-            await self._guarded(plan_, notify)
+            await self._carry_out_guarded(plan_, notify)
         else:
             self.look.tried = tuple(plan_.steps)
             refused = await self._each(plan_.steps, notify) or refused
         if refused is not None:
             raise refused
 
-    async def _guarded(self, plan_: do.Plan, notify: NotifySteps) -> None:
+    async def _carry_out_guarded(self, plan_: do.Plan, notify: NotifySteps) -> None:
         """Carry out a guarded step once: after a second look, and before the views are too old."""
 
-        permit = await looked_again(plan_, self.observe, self.think, self.clock)
+        permit = await look_again(plan_, self.observe, self.think, self.clock)
         if permit is None or await self._is_another():
             plan_.waits.append(f"{type(plan_.guarded).__name__}: a second look found that something has changed")
             plan_.steps.clear()
@@ -205,9 +205,9 @@ class Pass:
     async def _is_another(self) -> bool:
         """Whether the resource has changed since the pass began, for example because it was paused."""
         there = await self.api.get("KRaftCluster", self.cluster.namespace, self.cluster.name)
-        was, now = self.resource["metadata"], (there or {}).get("metadata", {})
-        return "deletionTimestamp" in now or any(
-            was.get(key) != now.get(key) for key in ("uid", "generation", "annotations")
+        before, after = self.resource["metadata"], (there or {}).get("metadata", {})
+        return "deletionTimestamp" in after or any(
+            before.get(key) != after.get(key) for key in ("uid", "generation", "annotations")
         )
 
     async def _each(self, planned: Iterable[do.Step], notify: NotifySteps) -> ApiError | NotYetError | None:

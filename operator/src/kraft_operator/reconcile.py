@@ -408,8 +408,8 @@ class Reconciler:
 
     def _racks(self, cluster: NamedCluster, plan_: do.Plan) -> None:
         if cluster.spec.rack is not None and not self._machines.allowed:
-            text = "spec.rack needs machines' labels, and the operator may not read them: install it with"
-            plan_.block("RacksUnknown", f"{text} watch.nodes=true, or leave spec.rack out")
+            text = "spec.rack needs machines' labels, and the operator may not read them"
+            plan_.block("RacksUnknown", f"{text}: install it with watch.nodes=true, or leave spec.rack out")
 
     def _notifier(self, resource: dict[str, Any]) -> NotifySteps:
         async def notify(steps: Sequence[do.Step]) -> None:

@@ -49,13 +49,13 @@ class Reporter:
         await self.once(resource, ((reason, message),))
         status, generation = resource.get("status", {}), resource["metadata"].get("generation", 0)
         others = [one for one in status.get("conditions", ()) if one["type"] != "Degraded"]
-        was = objects.condition_of(resource, "Degraded")
+        former = objects.condition_of(resource, "Degraded")
         degraded = {
             "type": "Degraded",
             "status": "True",
             "reason": reason,
             "message": message,
-            "lastTransitionTime": was["lastTransitionTime"] if was.get("status") == "True" else now_text(),
+            "lastTransitionTime": former["lastTransitionTime"] if former.get("status") == "True" else now_text(),
             "observedGeneration": generation,
         }
         change = difference(status, {**status, "conditions": [*others, degraded], "observedGeneration": generation})
@@ -91,15 +91,15 @@ def migration_changes(before: MigrationStatus | None, after: MigrationStatus | N
     """The text of an Event about changes in a migration from ZooKeeper."""
     if after is None:
         return []
-    was = before or MigrationStatus.model_validate({"phase": after.phase})
+    former = before or MigrationStatus.model_validate({"phase": after.phase})
     changes = []
-    if before is None or was.phase != after.phase:
+    if before is None or former.phase != after.phase:
         changes.append(f"phase {after.phase}")
-    if was.state != after.state and after.state:
+    if former.state != after.state and after.state:
         changes.append(f"state {after.state}")
-    if was.driver != after.driver and after.driver:
+    if former.driver != after.driver and after.driver:
         changes.append(f"driver {after.driver}")
-    if was.brokers_on_zookeeper != after.brokers_on_zookeeper:
+    if former.brokers_on_zookeeper != after.brokers_on_zookeeper:
         changes.append(f"brokers with ZooKeeper: {', '.join(map(str, after.brokers_on_zookeeper)) or 'none'}")
     return ["; ".join(changes)] if changes else []
 

@@ -67,5 +67,5 @@ def test_clients_with_metrics_push_log_no_warning(cluster: Target, tmp_path: Pat
         classpath=(tmp_path,),
     )
     assert consumed.stdout.split() == [b"one", b"two"]
-    said = (produced.stdout + produced.stderr + consumed.stderr).decode()
-    assert not re.search("WARN|ERROR|elemetry", said), said
+    printed = (produced.stdout + produced.stderr + consumed.stderr).decode()
+    assert not re.search("WARN|ERROR|elemetry", printed), printed

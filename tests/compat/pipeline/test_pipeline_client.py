@@ -336,7 +336,7 @@ def test_sink_has_its_topic_made(cluster: Target, name: str) -> None:
     assert sorted(m.value() for m in consumed(cluster, [name], 2)) == [b"a", b"b"]
     with Cluster(Settings(cluster.bootstrap, retry_s=60.0)) as client:
         with pytest.raises(BrokerError, match=r"INVALID_TOPIC_EXCEPTION \(17\)"):
-            client.made("no name!")
+            client.ensure_topic("no name!")
         assert client.topics([f"{name}-none"]) == {}, "who only asks has none made"
         assert client.topics([f"{name}-none"]) == {}
 

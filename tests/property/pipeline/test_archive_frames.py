@@ -79,7 +79,7 @@ def test_groups_lead_to_the_same_state(seed: int, count: int, groups: int, trimm
             continue
         kept = list(frames.cut(iter(batches_of_file), file, limit))
         if kept:
-            parts += list(frames.packed(frames.grouped(kept, groups), place))
+            parts += list(frames.packed(frames.group_rows(kept, groups), place))
             few = [batch.select(frames.SMALL_COLUMNS) for batch in kept]
             small += list(frames.packed([frames.others(few)], place))
     mixed = shuffled(pa.Table.from_batches(parts), rng)

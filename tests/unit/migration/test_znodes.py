@@ -57,7 +57,7 @@ def test_a_malformed_topic_is_refused_with_its_path(data: bytes, fault: str) -> 
 
 
 def test_the_progress_of_an_unknown_version_is_refused() -> None:
-    with pytest.raises(ZnodeError, match="version 1 is not known, known is 0"):
+    with pytest.raises(ZnodeError, match="version 1 is unknown: only version 0 exists"):
         values.read_migration("/migration", b'{"version":1}')
 
 

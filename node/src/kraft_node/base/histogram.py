@@ -55,7 +55,9 @@ class Histogram:
     def turn(self, now_ms: int) -> None:
         """Start a new generation if the present generation is old; called by readers."""
         if now_ms - self._since_ms >= GENERATION_MS:
-            self._past, self._now = (self._now if now_ms - self._since_ms < 2 * GENERATION_MS else {}), {}
+            is_recent = now_ms - self._since_ms < 2 * GENERATION_MS
+            self._past = self._now if is_recent else {}
+            self._now = {}
             self._since_ms = now_ms
 
     def quantiles(self, shares: Sequence[tuple[str, float]] = QUANTILES) -> list[tuple[str, int]]:

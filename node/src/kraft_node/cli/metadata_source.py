@@ -29,6 +29,10 @@ NOT_LEADER_CODES: Final = frozenset({6, 74, 75})
 """NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: the answer names leader and epoch."""
 
 
+NO_LIMIT: Final = 1 << 62
+"""An offset behind every log."""
+
+
 class ImageSource:
     """An image and its updates."""
 
@@ -117,12 +121,12 @@ class LogDirectory(ImageSource):
         if snapshots:
             start, epoch = snapshot_name(snapshots[-1])
             self._load(decode_batches(_read(os.path.join(folder, snapshots[-1]))), start, epoch)
-        if logs and int(logs[0].partition(".")[0]) > start:
-            first = int(logs[0].partition(".")[0])
+        first = int(logs[0].partition(".")[0]) if logs else start
+        if first > start:
             raise ToolError(f"{folder}: the log begins at {first}, snapshots end at {start}: records are missing")
         for name in logs:
             data = whole_batches(_read(os.path.join(folder, name)))
-            start = self._apply((b for b in decode_batches(data) if b.last_offset >= start), start, 1 << 62)
+            start = self._apply((b for b in decode_batches(data) if b.last_offset >= start), start, NO_LIMIT)
 
 
 class Controllers(ImageSource):

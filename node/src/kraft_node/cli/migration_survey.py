@@ -185,7 +185,7 @@ def _refusal(session: ZooKeeper, offset: int, folder: str | None) -> str | None:
 
 
 def _controller(session: ZooKeeper) -> int | None:
-    """The broker that is the controller; None: there is none."""
+    """The broker that is the controller; None without a controller."""
     (znode,) = session.get([paths.CONTROLLER])
     value = None if znode is None else read_controller(paths.CONTROLLER, znode.data)
     return None if value is None or value.kraft_epoch >= 0 else value.broker_id

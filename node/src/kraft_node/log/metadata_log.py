@@ -307,7 +307,7 @@ class MetadataLog:
         return self._env.disk.exists(f"{self._path}/{quorum_state.FILE}")
 
     def load_quorum_state(self) -> QuorumState:
-        """Raises OSError, ValueError."""
+        """The stored vote and epoch. Raises OSError, ValueError."""
         return quorum_state.read(self._env.disk, f"{self._path}/{quorum_state.FILE}")
 
     def begin_save_quorum_state(self, state: QuorumState, kraft_version: int, voter_ids: Sequence[int]) -> Work:

@@ -138,7 +138,7 @@ class RowReader:
         if topic is not None and self._next > self._first:
             self._topics.changes[topic.id].note_all(self._first, self._next)
             self._topics.partition_count += self._next - self._first
-            topic.lists.extras.counts[0] += self._next - self._first
+            topic.lists.extras.counts[0] += self._next - self._first  # number 0: no extras
         self._topic = None
         self._topic_id = b""
 

@@ -338,7 +338,7 @@ class MigrationDriver:
         is_open = False
         try:
             marks = yield from self._take_over()
-            yield from self._appended(BeginTransactionRecord(TRANSACTION_NAME))
+            yield from self._append(BeginTransactionRecord(TRANSACTION_NAME))
             is_open = True
             while True:
 
@@ -358,7 +358,7 @@ class MigrationDriver:
         except CALL_ERRORS as e:
             log.error("the migration is aborted error=%s", e)
             if is_open:
-                yield from self._appended(AbortTransactionRecord(str(e)))
+                yield from self._append(AbortTransactionRecord(str(e)))
             self.blockers = [str(e)]
             yield from self._undo()
             self._failures += 1
@@ -379,7 +379,7 @@ class MigrationDriver:
         yield DriverPause(REQUESTS_MS)
         return (yield from self._lane.result(ContentMarks))
 
-    def _appended(self, record: Any) -> DriverLife:
+    def _append(self, record: Any) -> DriverLife:
         """Append a record without which nothing can go on, again and again until the log takes it."""
         while True:
             try:

@@ -19,12 +19,12 @@ class LaneSession:
         self._env = env
         self._connect = connect
         self.session: ZooKeeper | None = None
-        """None: there is none, or it is begun just now."""
+        """None while no session exists."""
         self._begun: ZooKeeper | None = None
         """The last session; only the lane uses this."""
 
     def result(self, work: Callable[[ZooKeeper], Any]) -> DriverLife:
-        """The result of `work` in the lane, in a session that is begun if there is none. Raises what `work` raises."""
+        """The result of `work` in the lane. Begins a session if none exists. Raises what `work` raises."""
         if self.session is None:
             self.session = yield LaneJob(self._begin)
         session = self.session

@@ -54,7 +54,7 @@ class Storage:
         self._assign = assign
         self._lost: set[tuple[str, int]] = set()
         """Partitions with a log in a directory that has failed since the start."""
-        self._told_lost: set[tuple[Uuid, int]] = set()
+        self._quarantined: set[tuple[Uuid, int]] = set()
         """Replicas that are quarantined, until they have a log again."""
         self._restored: dict[tuple[Uuid, int], str] = {}
         """Replicas whose logs are whole again, until the controller counts on them: with the names of their topics."""
@@ -142,7 +142,7 @@ class Storage:
 
     def quarantined(self, topic_id: Uuid, index: int) -> None:
         """Make the controller count on other replicas: report that this replica is in a lost directory."""
-        self._told_lost.add((topic_id, index))
+        self._quarantined.add((topic_id, index))
         self._assign(topic_id, index, DIRECTORY_LOST)
 
     def lost(self, partitions: Collection[tuple[str, int]], topics: TopicsView) -> None:
@@ -174,8 +174,8 @@ class Storage:
     def _report_directory(self, found: Log, topic_id: Uuid, index: int, wanted: Uuid) -> None:
         actual = Uuid(found.dir.id)
         key = (topic_id, index)
-        was_lost = wanted == DIRECTORY_LOST or key in self._told_lost
-        self._told_lost.discard(key)
+        was_lost = wanted == DIRECTORY_LOST or key in self._quarantined
+        self._quarantined.discard(key)
         if self._logs.withdrawals.is_restored(found.topic, index):
             if was_lost:
                 log.info("replica is whole again partition=%s-%d end_offset=%d", found.topic, index, found.end_offset)
@@ -193,7 +193,7 @@ class Storage:
     def directory_accepted(self, topic_id: Uuid, index: int) -> None:
         """The controller has accepted the directory of a replica."""
         topic = self._restored.pop((topic_id, index), None)
-        if topic is not None and (topic_id, index) not in self._told_lost:
+        if topic is not None and (topic_id, index) not in self._quarantined:
             self._logs.withdrawals.settle(topic, index)
 
     def delete(self, topic: str, index: int, topic_id: Uuid) -> None:

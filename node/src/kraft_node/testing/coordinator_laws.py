@@ -210,9 +210,9 @@ class CoordinatorLaws:
                 self.checker.broken("coordinators", where, f"the log of {name} cannot be loaded: {ended}")
             return
         self.compared += 1
-        loaded, has = states(twin.machine, shard.machine)
-        if loaded != has:
-            text = f"the log of {name} gives {_difference(loaded, has)} than the coordinator has at {shard.epoch}"
+        loaded, held = states(twin.machine, shard.machine)
+        if loaded != held:
+            text = f"the log of {name} gives {_difference(loaded, held)} than the coordinator has at {shard.epoch}"
             self.checker.broken("coordinators", where, text)
 
 
@@ -226,8 +226,8 @@ def _leader(broker: Broker, shard: RuntimeShard[Any]) -> Partition | None:
     return leader if is_settled and leader.log.end_offset == shard.written_to else None
 
 
-def _difference(loaded: Any, has: Any) -> str:
-    for part, other in zip(loaded, has, strict=True):
+def _difference(loaded: Any, held: Any) -> str:
+    for part, other in zip(loaded, held, strict=True):
         if part != other:
             if isinstance(part, dict) and isinstance(other, dict):
                 names = [name for name in {**part, **other} if part.get(name) != other.get(name)]

@@ -45,18 +45,18 @@ def status(addresses: tuple[str, ...], watch: bool, output: str) -> None:
         problems = "; ".join(f"{address}: {page['problem']}" for address, page in pages.items())
         raise failure(NOT_THERE, f"no controller answers: {problems}")
     if watch:
-        _followed(addresses, found, output)
+        _follow(addresses, found, output)
     else:
-        _shown(found, output)
+        _show(found, output)
 
 
-def _shown(found: dict[str, Any], output: str) -> None:
+def _show(found: dict[str, Any], output: str) -> None:
     from rich.text import Text
 
     show(found, Text("\n".join(lines(found))), output)
 
 
-def _followed(addresses: tuple[str, ...], found: dict[str, Any], output: str) -> None:
+def _follow(addresses: tuple[str, ...], found: dict[str, Any], output: str) -> None:
     """Show each change: on a terminal in place, else one after the other; as JSON one object a line."""
     if output == "json" or not sys.stdout.isatty():
         shown = None
@@ -126,7 +126,7 @@ def _of_key(page: dict[str, Any]) -> str | None:
 
 
 def leads_without_key(pages: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """What to do about an active controller without the key of the migration; None if there is none."""
+    """What to do about an active controller without the key of the migration; None if it has the key."""
     for address, page in pages.items():
         if page.get("migrationNeedsKey"):
             return f"set {KEY}=true on controller {page['nodeId']} ({address}), which is active, and restart it"
@@ -166,7 +166,9 @@ def advice(active: dict[str, Any] | None, nodes: list[dict[str, Any]], some_are_
             return "ask again once all controllers answer: one that does not may be the active one"
         if all(one["problem"] for one in nodes):
             return f"set {KEY}=true on the controllers, or nothing if the migration was finished before"
-        return "name the addresses of all controllers: the active one is not among these, or there is none yet"
+        return (
+            "name the addresses of all controllers: the active one is not among these, or no controller is active yet"
+        )
     if active["blockers"]:
         return "remove what blocks the migration"
     if active["state"] == "MIGRATION_READY":

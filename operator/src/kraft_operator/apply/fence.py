@@ -37,7 +37,7 @@ class Permit:
     expires_at: float
 
 
-async def looked_again(planned: Plan, look: Look, think: Think, clock: Callable[[], float]) -> Permit | None:
+async def look_again(planned: Plan, look: Look, think: Think, clock: Callable[[], float]) -> Permit | None:
     """Observe and plan again. Returns a permit if the guarded step is the same, else None."""
     planned_at = clock()
     while True:

@@ -65,9 +65,9 @@ async def _check_pool(api: Api, namespace: str, pool: NodePool, asked: list[tupl
     if name is not None or asked:
         account = await api.get("ServiceAccount", namespace, name or ACCOUNT)
         if name is not None and not _is_allowed(account):
-            text = f"{where}: pod.serviceAccountName names {name}, which node pools may not use: an administrator"
-            text = f"{text} allows it by kubectl label serviceaccount {name} -n {namespace} {ALLOWED}=allowed"
-            raise NotGrantedError("ServiceAccountNotAllowed", text)
+            text = f"{where}: pod.serviceAccountName names {name}, which node pools may not use"
+            grant = f"kubectl label serviceaccount {name} -n {namespace} {ALLOWED}=allowed"
+            raise NotGrantedError("ServiceAccountNotAllowed", f"{text}: an administrator allows it by {grant}")
         granted = {one["name"] for one in (account or {}).get("secrets", ())}
         for field, secret in asked:
             if secret not in granted:
@@ -114,5 +114,6 @@ def _check_claim(claim: Mapping[str, Any] | None, name: str, namespace: str) -> 
         text = f"the claim {name} is a node's or a pipeline's: it cannot be an extra volume; name another claim"
         raise NotGrantedError("ClaimNotAllowed", text)
     if not _is_allowed(claim):
-        text = f"node pools may not mount the claim {name}: an administrator creates it, and allows it by"
-        raise NotGrantedError("ClaimNotAllowed", f"{text} kubectl label pvc {name} -n {namespace} {ALLOWED}=allowed")
+        text = f"node pools may not mount the claim {name}"
+        grant = f"kubectl label pvc {name} -n {namespace} {ALLOWED}=allowed"
+        raise NotGrantedError("ClaimNotAllowed", f"{text}: an administrator creates it, and allows it by {grant}")

@@ -136,15 +136,13 @@ def _log_dirs(step: do.MoveLogs) -> list[m.AlterReplicaLogDirsRequest.AlterRepli
     dirs: dict[str, dict[str, list[int]]] = {}
     for (topic, number), path in step.moves.items():
         dirs.setdefault(path, {}).setdefault(topic, []).append(number)
-    entry, dir_topic = (
-        m.AlterReplicaLogDirsRequest.AlterReplicaLogDir,
-        m.AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic,
-    )
-    return [entry(path, [dir_topic(*one) for one in topics.items()]) for path, topics in dirs.items()]
+    entry = m.AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    entry_of_topic = m.AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic
+    return [entry(path, [entry_of_topic(*one) for one in topics.items()]) for path, topics in dirs.items()]
 
 
 def _check(request: Any, answer: Any) -> None:
-    """Raises RefusedError with the first error of the answer."""
+    """Raise RefusedError with the first error of the answer, if any."""
     found = [answer]
     if isinstance(answer, m.AlterReplicaLogDirsResponse):
         moved = [one for topic in answer.results for one in topic.partitions]

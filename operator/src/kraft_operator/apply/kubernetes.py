@@ -66,9 +66,9 @@ class ServiceRefusedError(ApiError):
     lasting = True
 
     def __init__(self, kind: str, name: str, error: ApiError) -> None:
-        said = str(error).partition(": ")[2]
+        reason = str(error).partition(": ")[2]
         what = "service" if kind == "Service" else kind
-        text = f"{said}; no node is restarted for {what} {name} until the listener is corrected"
+        text = f"{reason}; no node is restarted for {what} {name} until the listener is corrected"
         super().__init__(error.status, error.reason, text)
 
 
@@ -78,8 +78,8 @@ class PodRefusedError(ApiError):
     lasting = True
 
     def __init__(self, pool: str, error: ApiError) -> None:
-        said = str(error).partition(": ")[2]
-        text = f"{said}; no node is restarted until nodePools {pool} is corrected"
+        reason = str(error).partition(": ")[2]
+        text = f"{reason}; no node is restarted until nodePools {pool} is corrected"
         super().__init__(error.status, error.reason, text)
 
 
@@ -172,7 +172,7 @@ class Hands:
     async def _format(self, step: do.Format) -> None:
         pool, node = self._pool_and(step.node)
         voters = sorted({*self._record.voters, *((node.id,) if node.controller else ())})
-        roles = ",".join([*["broker"] * node.broker, *["controller"] * node.controller])
+        roles = ",".join(role for role, has in (("broker", node.broker), ("controller", node.controller)) if has)
         known = "bootstrap" if self._record.dynamic else "voters"
         aspects = {"roles": roles, known: ",".join(map(str, voters))}
         config = pods.config_map(self._cluster, pool, node, aspects)
@@ -314,7 +314,7 @@ class Hands:
                         if one is not None:
                             is_new = (one["kind"], one["metadata"]["name"]) not in there
                             (wanted if is_new else later).append(one)
-        await self._drop(known, names)  # before services lose the annotation that tells of them
+        await self._drop(known, names)  # before services lose the annotation that names them
         refused = await self._ensure_all(
             [one for one in wanted if one["kind"] not in unlisted],
             [one for one in later if one["kind"] not in unlisted],

@@ -73,8 +73,8 @@ class _KeptObject:
             raise NotYetError(f"ConfigMap {self.name} belongs to a deleted KRaftCluster and is not deleted yet")
         data: dict[str, str] = self._there.get("data", {})
         if data.get("version") != VERSION:
-            text = f"ConfigMap {self.name}: version {data.get('version')!r}, and this operator knows {VERSION}: run the"
-            raise BadRecordError(f"{text} operator that wrote it, or a later operator")
+            text = f"ConfigMap {self.name}: version {data.get('version')!r}, and this operator knows {VERSION}"
+            raise BadRecordError(f"{text}: run the operator that wrote it, or a later operator")
         return data
 
     def malformed(self, entry: str, error: ValidationError) -> BadRecordError:

@@ -85,8 +85,9 @@ class TopicObjects:
         for claim in claims:
             if (claim.resource, claim.uid) in there:
                 continue
-            text = f"topic {claim.topic} (id {claim.id}) is deleted: the KRaftTopic {claim.resource} (uid {claim.uid})"
-            await self._emit("DeletingTopic", f"{text} is gone, and its deletionPolicy was Delete")
+            text = f"topic {claim.topic} (id {claim.id}) is deleted"
+            reason = f"the KRaftTopic {claim.resource} (uid {claim.uid}) is gone, and its deletionPolicy was Delete"
+            await self._emit("DeletingTopic", f"{text}: {reason}")
             found.add(claim.topic)
         return found
 
@@ -94,10 +95,9 @@ class TopicObjects:
         """Write an event for each topic that stays although its claim ends."""
         for claim in claims:
             whose = claim.resource or "that an older operator did not name"
-            text = f"topic {claim.topic} (id {claim.id}) stays. Its KRaftTopic {whose} no longer exists; its"
-            await self._emit(
-                "TopicKept", f"{text} deletionPolicy was Delete, so delete the topic yourself if it is not needed"
-            )
+            text = f"topic {claim.topic} (id {claim.id}) stays. Its KRaftTopic {whose} no longer exists"
+            advice = "its deletionPolicy was Delete, so delete the topic yourself if it is not needed"
+            await self._emit("TopicKept", f"{text}; {advice}")
 
     async def _emit(self, reason: str, message: str) -> None:
         log.info(

@@ -203,7 +203,7 @@ async def carry_out(client: Client, broker: Address, plan: TopicPlan) -> Refusal
     return refused
 
 
-async def _planned(
+async def _plan_topics(
     source: MetadataSource, declared: DeclaredTopics, claims: Mapping[str, Claim], cluster_id: str | None
 ) -> tuple[int, TopicPlan, bool]:
     """Read the topics from a broker, again with a proof if anything owned is not seen. Raises UnreachableError.
@@ -222,7 +222,7 @@ async def steady(
     source: MetadataSource, declared: DeclaredTopics, claims: Mapping[str, Claim], cluster_id: str | None
 ) -> Mapping[str, TopicState] | None:
     """The states of the resources; None if a batch is due or a claim changes. Raises UnreachableError."""
-    _, plan, waits = await _planned(source, declared, claims, cluster_id)
+    _, plan, waits = await _plan_topics(source, declared, claims, cluster_id)
     return None if waits or plan.count or plan.claims != claims else plan.states
 
 
@@ -251,7 +251,7 @@ class TopicPass(NamedTuple):
 
     async def run(self, declared: DeclaredTopics, claims: Mapping[str, Claim]) -> bool:
         """Observe, plan and carry out a batch. Returns whether another pass is due soon. Raises UnreachableError."""
-        broker, plan, _ = await _planned(self.source, declared, claims, self.cluster_id)
+        broker, plan, _ = await _plan_topics(self.source, declared, claims, self.cluster_id)
         client, address = self.source.client, self.source.address(broker)
         if plan.claims != claims:
             await self.keeper.kept(plan.kept.values())
@@ -305,10 +305,10 @@ def _note(refused: Refusals, topic: str, result: Any, allowed: Collection[int] =
 
 def status(state: TopicState, resource: Mapping[str, Any], now: str) -> dict[str, Any]:
     """The whole status of a resource, with the time of its condition's last change."""
-    was: Mapping[str, Any] = resource.get("status", {})
+    before: Mapping[str, Any] = resource.get("status", {})
     found = ready_status(state.ready, state.reason, state.message, resource, now)
     if not state.known:
-        return {**was, **found}
+        return {**before, **found}
     found |= {"managedConfig": list(state.managed), "creating": state.creating}
     if state.topic is not None:
         found |= {

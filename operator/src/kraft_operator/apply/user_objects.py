@@ -182,10 +182,9 @@ class UserObjects:
         jaas = _decoded(self._secrets[desired.resource]["data"].get("sasl.jaas.config", ""))
         found = by_issue.edited(before, jaas.decode(errors="replace"), now)
         if found is not None and (problem := password_problem(found.data["password"])):
-            text = (
-                f"the password in Secret {desired.resource}, key password: {problem}: correct it, or delete the Secret"
-            )
-            raise _ProblemError("PasswordNotUsable", f"{text} to get another")
+            text = f"the password in Secret {desired.resource}, key password: {problem}"
+            advice = "correct it, or delete the Secret to get another"
+            raise _ProblemError("PasswordNotUsable", f"{text}: {advice}")
         return found
 
     def _may_make(self) -> bool:
@@ -290,8 +289,8 @@ class UserObjects:
         }
         there = self._secrets.get(desired.resource)
         if there is None and RESERVED.fullmatch(desired.resource):
-            text = f"a Secret of the name {desired.resource} is for certificates of a cluster: name the KRaftUser"
-            raise _ProblemError("SecretInTheWay", f"{text} otherwise")
+            text = f"a Secret of the name {desired.resource} is for certificates of a cluster"
+            raise _ProblemError("SecretInTheWay", f"{text}: name the KRaftUser otherwise")
         try:
             if there is None:
                 await self.api.create(self._secret(resource, metadata, data))
@@ -302,8 +301,8 @@ class UserObjects:
                 await self.api.patch("Secret", self.cluster.namespace, desired.resource, patch)
         except ApiError as error:
             if error.status == CONFLICT:
-                text = f"the Secret {desired.resource} exists and is not this KRaftUser's, or has changed just now:"
-                raise _ProblemError("SecretInTheWay", f"{text} delete it, or name the resource otherwise") from None
+                text = f"the Secret {desired.resource} exists and is not this KRaftUser's, or has changed just now"
+                raise _ProblemError("SecretInTheWay", f"{text}: delete it, or name the resource otherwise") from None
             if not error.lasting:
                 raise
             text = f"the API server refuses the Secret {desired.resource} ({error.status} {error.reason})"
@@ -347,8 +346,8 @@ class UserObjects:
         change = difference(before, after)
         if not change:
             return
-        was: Mapping[str, Any] = next(iter(before.get("conditions", ())), {})
-        new = (was.get("reason"), was.get("message", "")) != (state.reason, state.message)
+        former: Mapping[str, Any] = next(iter(before.get("conditions", ())), {})
+        new = (former.get("reason"), former.get("message", "")) != (state.reason, state.message)
         body = {"kind": "KRaftUser", **resource}
         if new and not state.ready and state.reason not in UNREPORTED:
             log.warning(

@@ -257,8 +257,10 @@ def _changed(
 
 async def steady(source: MetadataSource, rest: AtRest) -> bool:
     """Whether the users are certainly still as the last whole pass has left them."""
-    if rest is NOTHING or not source:
-        return rest is NOTHING
+    if rest is NOTHING:
+        return True
+    if not source:
+        return False
     names = names_of(rest.declared, rest.claims)
     try:
         _, seen = await source.first(lambda address: look(source.client, address, names))

@@ -141,7 +141,7 @@ class Api:
             self._session = await self._connected()
 
     async def __aenter__(self) -> Api:
-        """Raises NoAccessError."""
+        """Log in. Raises NoAccessError."""
         await self.load()
         return self
 
@@ -266,7 +266,7 @@ class Api:
         headers = {"Content-Type": content or (MERGE if verb == "PATCH" else JSON), "Accept": accept}
 
         async def once() -> Object:
-            return await self._logged_in(verb, kind, where, params, headers, body)
+            return await self._send(verb, kind, where, params, headers, body)
 
         def again(error: Exception) -> bool:
             """A throttled request was not served; any other request may have been carried out nevertheless."""
@@ -281,7 +281,7 @@ class Api:
         answer: Object = await on_retry_after_error(backoff, again, once, pause)
         return answer
 
-    async def _logged_in(
+    async def _send(
         self,
         verb: str,
         kind: str,

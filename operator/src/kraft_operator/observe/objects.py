@@ -53,7 +53,7 @@ def kube(
     there = {one["metadata"]["name"] for one in configs}
     machines = racks or {}
     seen = {
-        number: _reached(
+        number: _add_addresses(
             cluster, one, pod(one, machines.get(one["spec"].get("nodeName", ""), ""), reported.get(number))
         )
         for number, one in by_node(pods)
@@ -185,7 +185,7 @@ def _complete(cluster: NamedCluster, number: int, one: Object, seen: Pod, config
     return replace(seen, missing=f"ConfigMap {name}", restorable=known)
 
 
-def _reached(cluster: NamedCluster, one: Object, seen: Pod) -> Pod:
+def _add_addresses(cluster: NamedCluster, one: Object, seen: Pod) -> Pod:
     """Add the addresses of a running controller: by the name of its pod, and by the pod's IP address."""
     if not seen.running or not is_controller(seen):
         return seen
@@ -377,7 +377,7 @@ def job(one: Object, pods: Iterable[Object] = ()) -> Job:
     metadata = one["metadata"]
     mine = [pod for pod in pods if pod["metadata"].get("labels", {}).get(JOB_NAME) == metadata["name"]]
     annotations = metadata.get("annotations", {})
-    said = Job(
+    found = Job(
         "running",
         next(filter(None, map(_message, mine)), "")[:MESSAGE_CHARS_MAX],
         int(metadata.get("labels", {}).get(VOLUMES, "0")),
@@ -388,9 +388,9 @@ def job(one: Object, pods: Iterable[Object] = ()) -> Job:
     failed = condition_of(one, "Failed")
     if failed.get("status") == "True":
         text = f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": ")
-        return replace(said, state="failed", message=said.message or text)
+        return replace(found, state="failed", message=found.message or text)
     done = condition_of(one, "Complete").get("status") == "True" or one.get("status", {}).get("succeeded", 0)
-    return replace(said, state="done") if done or any(_succeeded(pod, metadata.get("uid")) for pod in mine) else said
+    return replace(found, state="done") if done or any(_succeeded(pod, metadata.get("uid")) for pod in mine) else found
 
 
 def _is_former(one: Object, claims: Iterable[Object]) -> bool:

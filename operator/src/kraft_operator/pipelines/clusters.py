@@ -104,8 +104,9 @@ def _internal(cluster: NamedCluster, spec: PipelineSpec) -> Listener:
             text = f"every internal listener of KRaftCluster {cluster.name} has TLS or authenticates clients"
             raise UnreachableClusterError("CredentialsMissing", f"{text}: name a KRaftUser in security.user")
     if not found:
-        text = f"KRaftCluster {cluster.name} has no internal listener: name a KRaftUser in security.user, or set"
-        raise UnreachableClusterError("NoListener", f"{text} bootstrapServers instead of clusterRef")
+        text = f"KRaftCluster {cluster.name} has no internal listener"
+        advice = "name a KRaftUser in security.user, or set bootstrapServers instead of clusterRef"
+        raise UnreachableClusterError("NoListener", f"{text}: {advice}")
     return found[0]
 
 

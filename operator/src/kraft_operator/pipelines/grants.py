@@ -31,13 +31,13 @@ async def check(api: Api, namespace: str, spec: PipelineSpec) -> None:
 
     Raises NotGrantedError, and ApiError if the API server refuses or does not answer.
     """
-    account = await api.get("ServiceAccount", namespace, ACCOUNT) or await _made(api, namespace)
+    account = await api.get("ServiceAccount", namespace, ACCOUNT) or await _create_account(api, namespace)
     allowed = {one["name"] for one in account.get("secrets", ())}
     for where, secret in secrets(spec):
         if secret not in allowed:
             grant = secret_grant(ACCOUNT, namespace, secret)
-            text = f"{where} names the Secret {secret}, which pipelines of this namespace may not use: an administrator"
-            raise NotGrantedError("SecretNotAllowed", f"{text} allows it by {grant}")
+            text = f"{where} names the Secret {secret}, which pipelines of this namespace may not use"
+            raise NotGrantedError("SecretNotAllowed", f"{text}: an administrator allows it by {grant}")
     for volume in spec.driver.volumes:
         if volume.claim_name is not None:
             _check_claim(await api.get("PersistentVolumeClaim", namespace, volume.claim_name), volume.claim_name)
@@ -79,7 +79,7 @@ def _check_claim(claim: dict[str, Any] | None, name: str) -> None:
         raise NotGrantedError("ClaimNotAllowed", f"{text} {ALLOWED}=allowed")
 
 
-async def _made(api: Api, namespace: str) -> dict[str, Any]:
+async def _create_account(api: Api, namespace: str) -> dict[str, Any]:
     """Create the service account without rights and Secrets. An administrator adds Secrets."""
     labels = {MANAGED_BY: MANAGER, "app.kubernetes.io/name": PIPELINE_APP}
     metadata = {"name": ACCOUNT, "namespace": namespace, "labels": labels}

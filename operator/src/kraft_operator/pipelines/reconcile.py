@@ -228,10 +228,10 @@ class Pipelines:
             raise _RefusedError(error.reason, str(error)) from None
         one = Pipeline(kind, metadata["name"], metadata["namespace"], metadata["uid"], spec, image, resolved)
         if executors.wanted(spec):
-            await self._shared(one)
+            await self._check_shared_claims(one)
         return one
 
-    async def _shared(self, one: Pipeline) -> None:
+    async def _check_shared_claims(self, one: Pipeline) -> None:
         """Check the claims of a driver with executors. Raises _RefusedError if other machines cannot mount one."""
         for name in (claim_name(one, volume) for volume in one.spec.driver.volumes):
             claim = await self._api.get("PersistentVolumeClaim", one.namespace, name)
@@ -298,8 +298,11 @@ class Pipelines:
         Returns the seconds until the next pass.
         """
         namespace, name = resource["metadata"]["namespace"], resource["metadata"]["name"]
-        degraded, was = condition_of({"status": after}, "Degraded"), condition_of(resource, "Degraded")
-        if degraded["status"] == "True" and (was.get("status"), was.get("reason")) != ("True", degraded["reason"]):
+        degraded, former = condition_of({"status": after}, "Degraded"), condition_of(resource, "Degraded")
+        if degraded["status"] == "True" and (former.get("status"), former.get("reason")) != (
+            "True",
+            degraded["reason"],
+        ):
             text = "pipeline is degraded resource=%s/%s/%s reason=%s message=%s"
             log.info(text, namespace, kind.name, name, degraded["reason"], degraded["message"])
             await self._events.emit(resource, "Warning", degraded["reason"], degraded["message"])

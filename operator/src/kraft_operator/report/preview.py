@@ -77,13 +77,13 @@ def preview(resource: Object, pods: Iterable[Object], changed: Object | None = N
     wanted = wanted_of(cluster, annotations)
     seen = {number: objects.pod(one) for number, one in objects.by_node(objects.ours(cluster, map(dict, mine)))}
     s = Situation(record, wanted, Kube(seen, {}, {}, {}), None, None)
-    lacks = {node.id: s.lacks(node) for node in record.nodes}
+    reasons = {node.id: s.lacks(node) for node in record.nodes}
     now = {
         pool.name: sum(node.pool == pool.name and not node.leaving for node in record.nodes) for pool in wanted.pools
     }
     known = dict(_dynamic(resource))
     return Preview(
-        {node: why for node, why in lacks.items() if why},
+        {node: why for node, why in reasons.items() if why},
         {key: value for key, value in wanted.dynamic_config.items() if known.get(key) != value},
         tuple(sorted(known.keys() - wanted.dynamic_config.keys())),
         {pool.name: (now[pool.name], pool.replicas) for pool in wanted.pools if now[pool.name] != pool.replicas},

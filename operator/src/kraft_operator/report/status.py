@@ -104,8 +104,8 @@ def _conditions(
     states = [*planned.conditions(s, plan), planned.ConditionState("Secured", *secured(cluster))]
     migrated = planned.migrated(s, record.migration)
     for condition in states if migrated is None else [*states, migrated]:
-        was = old.get(condition.type)  # type: ignore[call-overload]
-        since = was.last_transition_time if was is not None and was.status == condition.status else now
+        former = old.get(condition.type)  # type: ignore[call-overload]
+        since = former.last_transition_time if former is not None and former.status == condition.status else now
         values = {**condition._asdict(), "last_transition_time": since, "observed_generation": generation}
         found.append(Condition.model_validate(values))
     return found

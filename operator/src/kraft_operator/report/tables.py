@@ -69,12 +69,12 @@ def _conditions(resource: Resource) -> list[Text]:
     """Conditions with more information than the headline."""
     lines = []
     for one in resource.get("status", {}).get("conditions", ()):
-        kind, holds = one["type"], one["status"]
-        if (kind in GOOD_WHEN_FALSE | NEUTRAL) == (holds == "False"):
+        kind, value = one["type"], one["status"]
+        if (kind in GOOD_WHEN_FALSE | NEUTRAL) == (value == "False"):
             continue
-        if kind not in GOOD_WHEN_FALSE | NEUTRAL and holds == "True":
+        if kind not in GOOD_WHEN_FALSE | NEUTRAL and value == "True":
             continue
-        style = UNSURE if kind in NEUTRAL or holds == "Unknown" or kind == "Paused" else BAD
+        style = UNSURE if kind in NEUTRAL or value == "Unknown" or kind == "Paused" else BAD
         lines.append(Text.assemble(("  " + kind, style), f"  {one['reason']}: {one['message']}"))
     if resource.get("local", {}).get("driver", 0) is None:
         lines.append(Text("  no supervisor runs: start `kraftcluster up`", UNSURE))

@@ -73,7 +73,11 @@ class SecretStore:
         return f"{self._cluster.name}-{logical}"
 
     async def read(self, name: str) -> Mapping[str, str] | None:
-        """Raises InTheWayError for an authority, else NotOursError; ApiError, NotYetError and CertificateError."""
+        """The entries of a Secret or ConfigMap; None if it does not exist.
+
+        If another owner has the object, raises InTheWayError for an authority, else NotOursError. Also raises ApiError,
+        NotYetError and CertificateError.
+        """
         there = await self._find(name)
         if there is None:
             return None
@@ -101,7 +105,7 @@ class SecretStore:
         return labelled or self._cluster.uid in _owners_of(one)
 
     async def given(self, secret: str) -> Mapping[str, str] | None:
-        """Raises ApiError and CertificateError."""
+        """The entries of a Secret of the user; None if it does not exist. Raises ApiError and CertificateError."""
         there = await self._api.get("Secret", self._cluster.namespace, secret)
         if there is None:
             return None
@@ -110,7 +114,10 @@ class SecretStore:
         return _texts(there)
 
     async def certificate(self, listener: str) -> Mapping[str, str] | None:
-        """Raises ApiError, UnusableError and PendingError."""
+        """The entries of the Secret of a listener's own certificate; None if it does not exist.
+
+        Raises ApiError, UnusableError and PendingError.
+        """
         there = await self.listeners.read(listener)
         try:
             return None if there is None else _texts(there)
@@ -123,7 +130,7 @@ class SecretStore:
         return any(listener_of(file) for one in self._there.values() for file in one.get("data", {}))
 
     async def write(self, name: str, data: Mapping[str, str]) -> None:
-        """Raises ApiError, 409 if another writer has changed the object."""
+        """Replace a Secret or ConfigMap as it was last read. Raises ApiError, 409 if another writer has changed it."""
         full, kind = self._name(name), _kind(name)
         texts = dict(data) if kind == "ConfigMap" else {key: _encoded(text) for key, text in data.items()}
         there = self._there.get(full)
@@ -249,9 +256,9 @@ class ClusterSecurity:
             return Kept()
 
         async def prove(name: str, state: State) -> Proof:
-            lacks = [i for i in listed.pods if found is None or not _answers(found, i)]
-            if lacks:
-                text = f"node {lacks[0]} is not ready"
+            silent = [i for i in listed.pods if found is None or not _answers(found, i)]
+            if silent:
+                text = f"node {silent[0]} is not ready"
                 return Proof(text, text)
             role = subject(NODE, cluster.name, cluster.namespace)
             trusting, presenting = _addresses(cluster, listed, name)

@@ -222,8 +222,9 @@ def _report_names(kept: Kept, presented: Mapping[int, Presented]) -> None:
         for name, hosts in one.lacking.items():
             lacking[name] = sorted({*lacking.get(name, ()), *hosts})
     for name, hosts in sorted(lacking.items()):
-        text = f"the certificate of listener {name} is not valid for {', '.join(hosts)}: clients that verify names"
-        kept.problems.append(("ListenerCertificateNames", f"{text} cannot connect there: add the names to it"))
+        text = f"the certificate of listener {name} is not valid for {', '.join(hosts)}"
+        effect = "clients that verify names cannot connect there"
+        kept.problems.append(("ListenerCertificateNames", f"{text}: {effect}: add the names to it"))
 
 
 async def _trust(store: Store, needs: Needs, kept: Kept, presented: Mapping[int, Presented]) -> bool:

@@ -199,7 +199,7 @@ class StateFrames:
         def read(file: ChangesFile) -> Iterator[pa.RecordBatch]:
             rows = list(cut(_batches(storage, file.path, SCHEMA.names, None, limit.offset), file, limit))
             if rows:
-                yield from packed(grouped(rows, groups), file.place)
+                yield from packed(group_rows(rows, groups), file.place)
 
         shuffled = mapped(self.spark, self.files, read, PACKED).groupBy("group")
         return shuffled.applyInArrow(_partitions, from_arrow_schema(plain(PARTITIONS)))
@@ -317,7 +317,7 @@ def cut(batches: Iterator[pa.RecordBatch], file: ChangesFile, limit: Limit) -> I
             return
 
 
-def grouped(batches: list[pa.RecordBatch], groups: int) -> list[pa.Table]:
+def group_rows(batches: list[pa.RecordBatch], groups: int) -> list[pa.Table]:
     """Reduce rows of changes to the rows of partitions and topics, by group.
 
     Each group has the rows that all groups need. The rows of a group are in the order of the log.

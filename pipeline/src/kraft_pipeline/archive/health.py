@@ -173,8 +173,8 @@ class Reader:
         key = key[order]
         is_first = np.ones(len(key), np.bool_)
         is_first[1:] = key[1:] != key[:-1]
-        filled = {name: _filled(columns[name][order], is_first) for name in ("leader", "isr", "replicas")}
-        adding = _filled(columns["adding_replicas"][order], is_first)
+        filled = {name: _fill(columns[name][order], is_first) for name in ("leader", "isr", "replicas")}
+        adding = _fill(columns["adding_replicas"][order], is_first)
         under = filled["isr"] < filled["replicas"] - np.maximum(adding, 0)
         offline = filled["leader"] == NO_LEADER
         moved = _differs(filled["leader"], is_first)
@@ -245,7 +245,7 @@ def _fenced_times(brokers: dict[int, Broker], end: int) -> None:
             broker.fenced_ms += end - since
 
 
-def _filled(values: NDArray[Any], is_first: NDArray[np.bool_]) -> NDArray[Any]:
+def _fill(values: NDArray[Any], is_first: NDArray[np.bool_]) -> NDArray[Any]:
     """Replace unchanged values (-9) by the values of the former row of the same partition."""
     rows = np.where((values != -9) | is_first, np.arange(len(values)), 0)
     return values[np.maximum.accumulate(rows)]

@@ -115,7 +115,7 @@ class Controllers:
             if start in (before, found.high_watermark):
                 return
 
-    def parted(self, start: int, epoch: int) -> tuple[int, int] | None:
+    def first_difference(self, start: int, epoch: int) -> tuple[int, int] | None:
         """Return None if the log has record `start` - 1 of `epoch`, or begins later; else an epoch that it has, and its
         end.
 

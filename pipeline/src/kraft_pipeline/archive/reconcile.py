@@ -63,7 +63,7 @@ class Epochs:
         return np.where(there, self._epochs[at], np.int32(-1))
 
 
-def parted(log: Epochs, archive: Iterable[Positions]) -> int | None:
+def first_difference(log: Epochs, archive: Iterable[Positions]) -> int | None:
     """The first offset at which log and archive differ; None if they do not, or if the log begins later.
 
     `archive`: its files, newest first. Raises ArchiveError if the log lags, or is another log.
@@ -80,7 +80,7 @@ def parted(log: Epochs, archive: Iterable[Positions]) -> int | None:
             at = int(common[-1]) + 1
             if at < len(rows.offsets):
                 after = int(rows.offsets[at]), int(rows.epochs[at])
-            return None if after is None or (last < log.first) else _judged(log, *after, last)
+            return None if after is None or (last < log.first) else _check_truncated(log, *after, last)
         compared = compared or bool((there >= 0).any())
         if not compared and last < log.first:
             return None
@@ -92,7 +92,7 @@ def parted(log: Epochs, archive: Iterable[Positions]) -> int | None:
     return None
 
 
-def _judged(log: Epochs, offset: int, epoch: int, last: int) -> int:
+def _check_truncated(log: Epochs, offset: int, epoch: int, last: int) -> int:
     """Raise ArchiveError unless the archive's first record after the common records was truncated, not the log's."""
     there = int(log.of(np.array([offset]))[0])
     if there < 0:

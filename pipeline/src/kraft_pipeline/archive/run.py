@@ -14,7 +14,7 @@ import pyarrow as pa
 from kraft_pipeline.archive import files
 from kraft_pipeline.archive.errors import ArchiveError
 from kraft_pipeline.archive.published import SETS, Published
-from kraft_pipeline.archive.reconcile import Epochs, parted
+from kraft_pipeline.archive.reconcile import Epochs, first_difference
 from kraft_pipeline.archive.spec import ArchiveSpec
 from kraft_pipeline.archive.spread import Spread
 from kraft_pipeline.archive.state import ClusterState, Replay
@@ -74,9 +74,12 @@ def archive(
         start = 0 if changes.position is None else changes.position.offsets[KEY]
         log = MetadataSource(spec, start)
         log.check(changes.position)
-        cut = log.parted(changes)
+        cut = log.first_difference(changes)
         changes.take_over()
-        before, start = changes.live() if cut is None else changes.cut(cut), start if cut is None else cut
+        if cut is None:
+            before = changes.live()
+        else:
+            before, start = changes.cut(cut), cut
         pieces = files.pieces(spec.paths, start) if spec.paths else []
         gap = max((piece.snapshot_offset + 1 for piece in pieces), default=0)
         if engine is not None and (_is_large(before, pieces) or (spec.engine.mode != "local" and (before or pieces))):
@@ -171,7 +174,7 @@ class MetadataSource:
         """Read from `start` on, after a record of `epoch`."""
         self._start, self.epoch = start, epoch
 
-    def parted(self, changes: ChangeWriter) -> int | None:
+    def first_difference(self, changes: ChangeWriter) -> int | None:
         """The first offset at which the archive has records that were never committed and the log has others.
 
         Raises ArchiveError if the log is behind the archive or another log; and errors of readers.
@@ -184,12 +187,12 @@ class MetadataSource:
             return None
         last, epoch = int(newest.offsets[-1]), int(newest.epochs[-1])
         if not self._spec.paths:
-            cut = self._parted_live(changes, last, epoch)
+            cut = self._first_difference_live(changes, last, epoch)
         elif int(Epochs(files.spans(self._spec.paths, last)).of(newest.offsets[-1:])[0]) == epoch:
             return None
         else:
             known = files.spans(self._spec.paths)
-            cut = parted(Epochs(known), changes.ends()) if known else None
+            cut = first_difference(Epochs(known), changes.ends()) if known else None
         if cut is not None and not (since.cluster and self.cluster_id):
             raise ArchiveError(
                 f"the archive has other records than the log from offset {cut} on. Without meta.properties beside the"
@@ -197,14 +200,14 @@ class MetadataSource:
             )
         return cut
 
-    def _parted_live(self, changes: ChangeWriter, last: int, epoch: int) -> int | None:
+    def _first_difference_live(self, changes: ChangeWriter, last: int, epoch: int) -> int | None:
         """The first offset where the archive differs from the controllers' log; None if the log continues the archive.
 
         For an unknown epoch the controllers return an earlier epoch and its end. Raises ArchiveError.
         """
         at = Last(last, epoch)
         with self._controllers() as controllers:
-            while (found := controllers.parted(at.offset + 1, at.epoch)) is not None:
+            while (found := controllers.first_difference(at.offset + 1, at.epoch)) is not None:
                 self.cluster_id = controllers.cluster_id
                 self.check(changes.position)
                 before = _before(changes, *found)

@@ -202,10 +202,10 @@ class Replay:
         """A change of partitions that have eligible leader replicas."""
         now = self._partitions(self._parts, self._small)
         there = np.isin(now.column("topic").to_numpy(), [self._codes[t] for t in topics if t in self._codes])
-        has = np.zeros(now.num_rows, np.bool_)
+        has_elr = np.zeros(now.num_rows, np.bool_)
         for name in ELR:
-            has |= pc.list_value_length(now.column(name)).to_numpy() > 0
-        rows = np.flatnonzero(there & has)
+            has_elr |= pc.list_value_length(now.column(name)).to_numpy() > 0
+        rows = np.flatnonzero(there & has_elr)
         if not rows.size:
             return
         empty = pa.array([[]] * len(rows), pa.list_(pa.int32()))
@@ -300,9 +300,9 @@ def folded(rows: pa.Table, topics: int) -> tuple[pa.Table, NDArray[np.int64]]:
         **{name: rows.column(name).take(fixed(pa.int64(), last)) for name in ("partition", "offset")},
     }
     for name, raised in (("leader_epoch", _there(rows.column("leader"))), ("partition_epoch", after)):
-        said = np.where(_there(rows.column(name)), _ints(rows.column(name)), raised)
-        more = np.bincount(slots[after], said[after], count)[found]
-        columns[name] = fixed(pa.int32(), (np.where(base < 0, 0, said[base]) + more).astype(np.int32))
+        increments = np.where(_there(rows.column(name)), _ints(rows.column(name)), raised)
+        more = np.bincount(slots[after], increments[after], count)[found]
+        columns[name] = fixed(pa.int32(), (np.where(base < 0, 0, increments[base]) + more).astype(np.int32))
     for name in (*NUMBERS, *LISTS):
         latest = _last(slots, is_record | _there(rows.column(name)), count)[found]
         columns[name] = rows.column(name).take(fixed(pa.int64(), latest, latest < 0))
@@ -384,9 +384,10 @@ def _config(small: Small, record: dict[str, Any]) -> None:
 
 
 def _feature(small: Small, record: dict[str, Any]) -> None:
-    small.features[record["name"]] = record["featureLevel"]
-    if not record["featureLevel"]:
-        del small.features[record["name"]]
+    if record["featureLevel"]:
+        small.features[record["name"]] = record["featureLevel"]
+    else:
+        small.features.pop(record["name"], None)
 
 
 def _quota(small: Small, record: dict[str, Any]) -> None:
@@ -397,9 +398,10 @@ def _quota(small: Small, record: dict[str, Any]) -> None:
 def _put(section: dict[Any, dict[str, Any]], key: Any, name: str, value: Any) -> None:
     """Set or remove a value of an entry. An entry without values is removed."""
     values = section.setdefault(key, {})
-    values[name] = value
     if value is None:
-        del values[name]
+        values.pop(name, None)
+    else:
+        values[name] = value
     if not values:
         del section[key]
 

@@ -94,7 +94,8 @@ class ChangeWriter:
         self.rows = 0
         """Rows that are new."""
         self._waiting: list[pa.RecordBatch] = []
-        self._rows = 0
+        """Rows for the next file."""
+        self._waiting_rows = 0
         self._files: list[Future[Added]] = []
         self._writer = ThreadPoolExecutor(1, "archive")
 
@@ -179,9 +180,9 @@ class ChangeWriter:
         """Yield rows in `changes.SCHEMA` and write them."""
         for batch in batches:
             self._waiting.append(batch)
-            self._rows += batch.num_rows
+            self._waiting_rows += batch.num_rows
             self.rows += batch.num_rows
-            if self._rows >= FILE_ROWS:
+            if self._waiting_rows >= FILE_ROWS:
                 self._flush()
             yield batch
 
@@ -208,13 +209,13 @@ class ChangeWriter:
         self._writer.shutdown(wait=True, cancel_futures=True)
 
     def check(self) -> None:
-        """Raises FencedError if another run has taken over."""
+        """Raise FencedError if another run has taken over."""
         self._committer.state().check(self.storage.uri, self._epoch)
 
     def _flush(self) -> None:
         if not self._waiting:
             return
-        batches, self._waiting, self._rows = self._waiting, [], 0
+        batches, self._waiting, self._waiting_rows = self._waiting, [], 0
         if len(self._files) > 1:
             self._files[-2].result()  # at most two files' rows in memory
         name = f"{self.begin}-{len(self._files):05d}-{uuid.uuid4().hex[:8]}.parquet"

@@ -201,77 +201,89 @@ class Scanner:
         self._records(view[first:here], at + first)
         return here, HEADER_SIZE
 
-    def _look(self, h: _Header, computed: int, position: int, source: Source) -> bool | None:
+    def _look(self, header: _Header, computed: int, position: int, source: Source) -> bool | None:
         """Record the fault of a batch that differs from the expected batch.
 
         Returns None if its length cannot be trusted.
         """
-        follows = self._header_at(source, position + h.length)
-        last = h.base + h.last_delta
-        if computed != h.crc:
-            if follows is None and position + h.length != source.size:
+        follows = self._header_at(source, position + header.length)
+        last = header.base + header.last_delta
+        if computed != header.crc:
+            if follows is None and position + header.length != source.size:
                 return None
-            base = self.expected if self.expected >= 0 and not self._compacted else h.base
+            base = self.expected if self.expected >= 0 and not self._compacted else header.base
             if follows is not None and follows.base > base:
                 last = follows.base - 1
-            damage = Damage(kinds.CRC, position, base, max(last, base), "", h.crc, computed)
-            self._note(damage._replace(detail=f"CRC {computed:08x}, stored {h.crc:08x}"), h.length, h.epoch)
+            damage = Damage(kinds.CRC, position, base, max(last, base), "", header.crc, computed)
+            self._note(
+                damage._replace(detail=f"CRC {computed:08x}, stored {header.crc:08x}"), header.length, header.epoch
+            )
             self.expected = follows.base if follows is not None and follows.base > base else -1
             return False
-        if h.magic != MAGIC:
-            self._note(Damage(kinds.MAGIC, position, h.base, last, f"message format {h.magic}"), h.length, h.epoch)
+        if header.magic != MAGIC:
+            self._note(
+                Damage(kinds.MAGIC, position, header.base, last, f"message format {header.magic}"),
+                header.length,
+                header.epoch,
+            )
             self.expected = last + 1
             return False
-        if not self._may_begin(h, position) and not self._offset(h, position, follows):
+        if not self._may_begin(header, position) and not self._offset(header, position, follows):
             return False
-        sound = self._epoch(h, position, follows)
+        sound = self._epoch(header, position, follows)
         self.expected = last + 1
         if sound and not self._compacted:
-            self._rows.append((h.base, last, position, h.length, computed, h.epoch, 0))
+            self._rows.append((header.base, last, position, header.length, computed, header.epoch, 0))
         return sound
 
-    def _may_begin(self, h: _Header, position: int) -> bool:
+    def _may_begin(self, header: _Header, position: int) -> bool:
         """Whether the base offset fits the batches before.
 
         If records were deleted up to the middle of a batch, a new follower gets the whole batch.
         """
-        if self.expected < 0 or h.base == self.expected or (self._compacted and h.base > self.expected):
+        if self.expected < 0 or header.base == self.expected or (self._compacted and header.base > self.expected):
             return True
-        return position == 0 and h.base < self.expected <= h.base + h.last_delta
+        return position == 0 and header.base < self.expected <= header.base + header.last_delta
 
-    def _offset(self, h: _Header, position: int, follows: _Header | None) -> bool:
+    def _offset(self, header: _Header, position: int, follows: _Header | None) -> bool:
         """Record a wrong base offset. Returns whether it can be right.
 
         It is right if batches are missing before; otherwise the offset itself is damaged.
         """
-        flipped = self.expected + h.last_delta
-        if follows is not None and follows.base == h.base + h.last_delta + 1 and h.base > self.expected:
-            detail = f"offsets {self.expected} to {h.base - 1} are not there"
-            self._note(Damage(kinds.GAP, position, self.expected, h.base - 1, detail))
+        flipped = self.expected + header.last_delta
+        if follows is not None and follows.base == header.base + header.last_delta + 1 and header.base > self.expected:
+            detail = f"offsets {self.expected} to {header.base - 1} are missing"
+            self._note(Damage(kinds.GAP, position, self.expected, header.base - 1, detail))
             return True
-        detail = f"base offset {h.base} where {self.expected} follows"
-        self._note(Damage(kinds.OFFSET, position, self.expected, flipped, detail), h.length, h.epoch)
+        detail = f"base offset {header.base} where {self.expected} follows"
+        self._note(Damage(kinds.OFFSET, position, self.expected, flipped, detail), header.length, header.epoch)
         self.expected = flipped + 1
         return False
 
-    def _epoch(self, h: _Header, position: int, follows: _Header | None) -> bool:
+    def _epoch(self, header: _Header, position: int, follows: _Header | None) -> bool:
         """Whether the leader epoch is as in the checkpoint, or at least not less than the epoch before."""
-        index = bisect_right(self._epoch_starts, h.base) - 1
+        index = bisect_right(self._epoch_starts, header.base) - 1
         wanted = self._epochs[index] if index >= 0 else -1
         is_last = index == len(self._epochs) - 1
-        goes_back = follows is not None and follows.epoch < h.epoch
+        goes_back = follows is not None and follows.epoch < header.epoch
         if wanted >= 0:
-            is_newer = is_last and h.epoch > wanted and h.base >= self._flushed and not goes_back
-            is_wrong, there = h.epoch != wanted and not is_newer, f"the checkpoint has {wanted}"
-        elif h.epoch < self._last_epoch:
+            is_newer = is_last and header.epoch > wanted and header.base >= self._flushed and not goes_back
+            is_wrong, there = header.epoch != wanted and not is_newer, f"the checkpoint has {wanted}"
+        elif header.epoch < self._last_epoch:
             is_wrong, there = True, f"{self._last_epoch} came before"
         else:
             is_wrong, there = goes_back, "less comes after it"
         if is_wrong:
-            damage = Damage(kinds.EPOCH, position, h.base, h.base + h.last_delta, f"leader epoch {h.epoch}, {there}")
-            self._note(damage, h.length, h.epoch)
+            damage = Damage(
+                kinds.EPOCH,
+                position,
+                header.base,
+                header.base + header.last_delta,
+                f"leader epoch {header.epoch}, {there}",
+            )
+            self._note(damage, header.length, header.epoch)
             return False
-        self._last_epoch = h.epoch
+        self._last_epoch = header.epoch
         self._epoch_until = _FOR_EVER if is_last else self._epoch_starts[index + 1]
         return True
 
@@ -339,7 +351,7 @@ class Scanner:
     def _meets(self, next_base: int) -> None:
         """Check that the segment ends where the next segment begins."""
         if self.expected < next_base and not self._compacted:
-            detail = f"offsets {self.expected} to {next_base - 1} are not there: the next segment begins behind them"
+            detail = f"offsets {self.expected} to {next_base - 1} are missing: the next segment begins behind them"
             self._note(Damage(kinds.GAP, -1, self.expected, next_base - 1, detail))
 
     def _note(self, damage: Damage, length: int = 0, epoch: int = -1) -> None:

@@ -31,7 +31,7 @@ class ScrubSpec:
     """The file of Kafka's client properties that secure the connections; "": plaintext."""
 
     def check(self) -> None:
-        """Raises ValueError unless directories or bootstrap servers are given, but not both."""
+        """Raise ValueError unless directories or bootstrap servers are given, but not both."""
         if bool(self.directories) == bool(self.bootstrap):
             raise SpecError("give log directories, or a bootstrap server: one of them")
         if self.bootstrap:

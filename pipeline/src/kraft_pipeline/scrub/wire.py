@@ -55,7 +55,7 @@ def plan(settings: Settings, topics: Sequence[str]) -> list[tuple[Any, ...]]:
             try:
                 return _rows(cluster, wanted)
             except ClientError:
-                known = cluster.known(list(wanted))
+                known = cluster.topic_ids(list(wanted))
                 if all(topic.id in known[name] for name, topic in wanted.items()):
                     raise
 
@@ -232,7 +232,7 @@ def _retried(cluster: Cluster, row: dict[str, Any], attempt: Callable[[], T]) ->
 
     def mend() -> None:
         cluster.topics()
-        if is_absent and row["topic_id"] not in cluster.known([row["topic"]])[row["topic"]]:
+        if is_absent and row["topic_id"] not in cluster.topic_ids([row["topic"]])[row["topic"]]:
             raise _DeletedError
 
     try:

@@ -51,7 +51,7 @@ KINDS: Final = {
 
 
 def check_kinds(kinds: Mapping[str, str]) -> None:
-    """Raises ValueError for a column with a type that is not in `KINDS`."""
+    """Raise ValueError for a column with a type that is not in `KINDS`."""
     for name, allowed in KINDS.items():
         if name in kinds and kinds[name] not in allowed:
             raise ValueError(f"column {name} is {kinds[name]}: it must be {' or '.join(allowed)}")

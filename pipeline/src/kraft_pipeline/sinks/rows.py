@@ -93,7 +93,7 @@ class RowWriter:
 
     def _partitions(self, topic: str, given: pa.Array | None, keys: pa.Array, places: Ints | None) -> Ints:
         """The partition of each row of a topic."""
-        there = self._cluster.made(topic).partitions
+        there = self._cluster.ensure_topic(topic).partitions
         mine = _taken(keys, places)
         numbers = of_keys(mine, len(there), self._turn % len(there))
         if given is not None:

@@ -91,7 +91,7 @@ def latest(
         keys = cluster.retried("topics", agreed)
     wanted = dict.fromkeys(keys, LATEST)
     grace = None if then is None else grace_s
-    found = cluster.listed(wanted, committed=options.committed, grace_s=grace) if keys else {}
+    found = cluster.offsets_with_epochs(wanted, committed=options.committed, grace_s=grace) if keys else {}
     ends = {key: answer.offset for key, answer in found.items()}
     epochs = {key: answer.epoch for key, answer in found.items() if answer.epoch >= 0}
     if then is not None:
@@ -107,10 +107,10 @@ def _behind(cluster: Cluster, then: Position | None, keys: Sequence[Key]) -> str
         return None
     ids = {name: cluster.topic(name).id.hex() for name in {topic for topic, _ in keys}}
     asked = {topic for topic, _ in set(then.offsets) - set(keys)}
-    asked |= {topic for topic, was in then.topics.items() if ids.get(topic, was) != was}
-    for topic, there in sorted(cluster.known(asked).items()) if asked else ():
-        was = then.topics.get(topic)
-        if bool(there) if was is None else bytes.fromhex(was) in there:
+    asked |= {topic for topic, former_id in then.topics.items() if ids.get(topic, former_id) != former_id}
+    for topic, there in sorted(cluster.topic_ids(asked).items()) if asked else ():
+        former_id = then.topics.get(topic)
+        if bool(there) if former_id is None else bytes.fromhex(former_id) in there:
             return topic  # topics never lose partitions, and a new topic has a new id
     return None
 

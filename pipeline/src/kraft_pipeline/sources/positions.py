@@ -155,8 +155,8 @@ def _vanished(then: Position, now: Position, topic: str, *, gone: bool) -> tuple
         return f"the offsets are of cluster {then.cluster}, this is cluster {now.cluster}", now.cluster
     if gone:
         return "the partition is gone", then.topics.get(topic, "")
-    was, now_is = then.topics[topic], now.topics[topic]
-    return f"the topic has been deleted and made again (its id was {was} and is {now_is} now)", now_is
+    former_id, present_id = then.topics[topic], now.topics[topic]
+    return f"the topic has been deleted and made again (its id was {former_id} and is {present_id} now)", present_id
 
 
 def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = False) -> Going:
@@ -174,7 +174,7 @@ def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = 
         for key, offset in good.items()
         if key in then.epochs and key in now.epochs and then.epochs[key] != now.epochs[key]
     }
-    for key, cut in sorted(cluster.parted(read).items()):
+    for key, cut in sorted(cluster.find_truncations(read).items()):
         cause = f"an unclean election has truncated the log of epoch {then.epochs[key]}"
         lost.append(Loss(*key, cut, good[key], cause, f"{good[key]} {then.epochs[key]} {cut}"))
         good[key] = cut
@@ -193,6 +193,6 @@ def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = 
 
 
 def refuse(lost: Sequence[Loss]) -> None:
-    """Raises DataLossError for the first loss, if any."""
+    """Raise DataLossError for the first loss, if any."""
     for loss in lost:
         raise DataLossError(f"{loss} (failOnDataLoss=false continues with the remaining records)")

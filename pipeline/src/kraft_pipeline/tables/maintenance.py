@@ -23,7 +23,7 @@ from kraft_pipeline.tables.errors import ConflictError
 from kraft_pipeline.tables.losses import Losses
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import Added, Committer, stem, tried
+from kraft_pipeline.tables.stores.committer import Added, Committer, retry_commit, stem
 from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.intents import COMPACT, Work
 from kraft_pipeline.tables.stores.opening import open_table, options_of
@@ -99,7 +99,7 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
     for first in range(0, len(groups), at_once):
         work, kept = Work(storage, spec.app_id, epoch, f"{COMPACT}{uuid.uuid4().hex}"), list[str]()
         try:
-            for group, file in _merged(spec, engine, table.schema(), work, groups[first : first + at_once]):
+            for group, file in _merge_groups(spec, engine, table.schema(), work, groups[first : first + at_once]):
                 _replace(table, [old.path for old in group], file)
                 kept.append(file.path)
         except ConflictError:
@@ -145,7 +145,7 @@ def settled(work: Work, kept: Collection[str]) -> None:
     work.settle(lambda: kept)
 
 
-def _merged(
+def _merge_groups(
     spec: TableSpec,
     engine: Engine,
     columns: pa.Schema,
@@ -183,7 +183,7 @@ def _replace(table: Committer, old: Sequence[str], new: Added) -> None:
     keeps the file and its record: the next writer removes it once it has claimed the table.
     """
     try:
-        tried(lambda: table.replace(old, [new]), lambda: {file.path for file in table.live()}.issuperset(old))
+        retry_commit(lambda: table.replace(old, [new]), lambda: {file.path for file in table.live()}.issuperset(old))
     except ConflictError:
         if new.path not in table.files():  # a repeated request meets its own transaction
             raise
@@ -234,7 +234,7 @@ def _compact_beside(
             break
         work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
         kept: list[str] = []
-        for group, file in _merged(spec, engine, table.schema(), work, groups[first : first + at_once], settle):
+        for group, file in _merge_groups(spec, engine, table.schema(), work, groups[first : first + at_once], settle):
             with gate, suppress(ConflictError):
                 _replace(table, [old.path for old in group], file)
                 kept.append(file.path)

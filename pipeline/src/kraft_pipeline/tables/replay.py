@@ -41,7 +41,7 @@ from kraft_pipeline.tables.schemas import aligned, promoted
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import TRIES, Added, Keyed, stem, tried
+from kraft_pipeline.tables.stores.committer import TRIES, Added, Keyed, retry_commit, stem
 from kraft_pipeline.tables.stores.datafiles import encoded
 from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import Storage, open_storage
@@ -107,9 +107,9 @@ class _Replay:
         """Fence earlier replays and finish their last batch."""
         last = max(self._table.state().epoch, self._dead.state().epoch)
         self._epoch = max(last + 1, int(time.time()))
-        tried(lambda: self._table.claim(self._epoch))
-        tried(lambda: self._dead.claim(self._epoch))
-        tried(lambda: self._dead.create(values.DEAD_SCHEMA, ()))  # an earlier release may have created it
+        retry_commit(lambda: self._table.claim(self._epoch))
+        retry_commit(lambda: self._dead.claim(self._epoch))
+        retry_commit(lambda: self._dead.create(values.DEAD_SCHEMA, ()))  # an earlier release may have created it
         state = self._table.state()
         if state.batch > self._dead.state().batch and state.position is not None:
             self._remove(state.batch, state.position.notes[LIST])
@@ -134,10 +134,10 @@ class _Replay:
         letters = _letters(self._dead_at, files)  # before anything is written
         letters = letters.filter(pa.array(~np.isin(letters.column("batch").to_numpy(), sorted(pending))))
         if not self._spec.keys:
-            return self._made(letters, Within.OFFSET, {})
+            return self._make_rows(letters, Within.OFFSET, {})
         topics, known = self._topics(), Generations(self._rows_at).known()
         return sum(
-            self._made(some, within, generations)
+            self._make_rows(some, within, generations)
             for life in _lives(letters, topics)
             for some, within, generations in _by_generation(life, topics, known)
         )
@@ -147,7 +147,7 @@ class _Replay:
         position = open_table(self._spec).state().position
         return {} if position is None else position.topics
 
-    def _made(self, letters: pa.Table, within: Within, generations: Mapping[str, int]) -> int:
+    def _make_rows(self, letters: pa.Table, within: Within, generations: Mapping[str, int]) -> int:
         """Make rows of some letters in one batch. Returns the number of rows.
 
         By key, `generations` are those above 0 of the letters' topics.
@@ -231,7 +231,7 @@ class _Replay:
         changes.check(self._spec.keys, schema)
         changes.order_of(schema, self._spec.order_by)
         levels = partitions.parse(self._spec.partition_by, schema)
-        tried(lambda: self._table.create(schema, levels))
+        retry_commit(lambda: self._table.create(schema, levels))
 
     def _commit(
         self,
@@ -247,7 +247,7 @@ class _Replay:
             return self._table.state().batch < number
 
         if not self._spec.keys:
-            tried(lambda: self._table.commit(number, position, files, after=number - 1), is_open)
+            retry_commit(lambda: self._table.commit(number, position, files, after=number - 1), is_open)
             return
         table, schema = self._table, self._table.schema()
         assert isinstance(table, Keyed) and schema is not None, "the spec requires it, and it has been created"
@@ -269,7 +269,7 @@ class _Replay:
         def upsert() -> None:
             table.upsert(number, position, found, after=number - 1, each=self._each)
 
-        tried(upsert, is_open)
+        retry_commit(upsert, is_open)
 
     def _remove(self, number: int, name: str) -> None:
         """Remove the letters of a list, in a transaction with the number of the batch that made rows of them."""
@@ -296,7 +296,7 @@ class _Replay:
             after = self._dead.state().batch
             self._dead.commit(number, Position({}, notes={LIST: name}), new, after=after, removed=old)
 
-        tried(commit, lambda: self._dead.state().batch < number)
+        retry_commit(commit, lambda: self._dead.state().batch < number)
         intents.batch(self._dead_at, self._app, self._epoch, number).settle(self._dead.files)
         self._dead_at.delete(name)
 

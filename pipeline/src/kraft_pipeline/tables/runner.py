@@ -29,7 +29,7 @@ from kraft_pipeline.tables.schemas import merged, promoted
 from kraft_pipeline.tables.specs import partitions
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from kraft_pipeline.tables.stores import intents
-from kraft_pipeline.tables.stores.committer import Added, Changes, Committer, Keyed, is_left, tried
+from kraft_pipeline.tables.stores.committer import Added, Changes, Committer, Keyed, is_left, retry_commit
 from kraft_pipeline.tables.stores.intents import Work
 from kraft_pipeline.tables.stores.opening import open_table, options_of
 from kraft_pipeline.tables.stores.storage import Storage, open_storage
@@ -244,7 +244,7 @@ class Runner:
             if self._epoch == 0:
                 values.log_kept_types(self.spec, there)
             if self._epoch == 0 or self._is_unsure:
-                tried(self._claim)
+                retry_commit(self._claim)
             if self._dead.schema() is not None:
                 self._claim_dead()
         return self._sweep()
@@ -267,7 +267,7 @@ class Runner:
             else:
                 state.check(self.spec.dead_letter_path, self._epoch)
 
-        tried(claim)
+        retry_commit(claim)
 
     def _sweep(self) -> int:
         """Remove uncommitted files of earlier writers, which can no longer commit them. Returns their number."""
@@ -306,7 +306,7 @@ class Runner:
         begun, number = time.monotonic(), plan.state.batch + 1
         tasks = pieces(plan, self._engine.parallelism)
         first = self._first_attempt(number, plan)
-        results = self._written(number, tasks, first)
+        results = self._write_rows(number, tasks, first)
         dead = sum(result.dead for result in results)
         if dead and not self.spec.dead_letters:
             raise DeadLetterError(next(result.first_reason for result in results if result.first_reason))
@@ -314,7 +314,7 @@ class Runner:
         counts = Counts.of(tasks, results)
         judged(first.differences(plan, number, counts), self._losses, strict=self.spec.fail_on_data_loss)
         self._commit_dead(number, plan, counts, [file for result in results for file in result.dead_files])
-        made = self._transformed(number, results)
+        made = self._apply_transform(number, results)
         files = [file for result in made for file in result.files]
         size = sum(result.size for result in results)
         found = self._changes(number, files, size, self._generations_of(plan))
@@ -339,9 +339,9 @@ class Runner:
         self._report(replace(done, written=sum(file.size for file in files), commit_s=commit_s))
 
     def _committed(self, commit: Callable[[], None], is_open: Callable[[], bool]) -> None:
-        """As `tried`; after an exception the outcome counts as unknown until the table is claimed anew."""
+        """As `retry_commit`; after an exception the outcome counts as unknown until the table is claimed anew."""
         self._is_unsure = True
-        tried(commit, is_open)
+        retry_commit(commit, is_open)
         self._is_unsure = False
 
     def _first_attempt(self, number: int, plan: Plan) -> FirstAttempt:
@@ -351,7 +351,7 @@ class Runner:
         storage = open_storage(self.spec.dead_letter_path, self.spec.storage)
         return FirstAttempt.of(plan, number, self._dead, storage, self._app)
 
-    def _written(self, number: int, tasks: Sequence[Range], first: FirstAttempt) -> list[Result]:
+    def _write_rows(self, number: int, tasks: Sequence[Range], first: FirstAttempt) -> list[Result]:
         """Run the tasks, and repeat them with more columns as long as values have new fields."""
         there = self._table.schema()
         if there is not None and self._transform is None and values.lacking(self.spec, there):
@@ -397,7 +397,7 @@ class Runner:
             staged=self._transform is not None,
         )
 
-    def _transformed(self, number: int, results: list[Result]) -> list[Result]:
+    def _apply_transform(self, number: int, results: list[Result]) -> list[Result]:
         """Apply the transform to the staged rows, if the spec has one."""
         if self._transform is None:
             return results
@@ -456,13 +456,13 @@ class Runner:
         schema, levels = values.schema_of(self.spec, fields), list[partitions.By]()
         if self._transform is None:
             values.check_meta(self.spec, self._table.schema() or schema)
-        if self._transform is not None:
+        else:
             schema = self._transform.columns(self._table.schema())
         if len(fields) or self._transform is not None or not values.lacking(self.spec, schema):
             changes.check(self.spec.keys, schema)
             changes.order_of(schema, self.spec.order_by)
             levels = partitions.parse(self.spec.partition_by, schema)
-        tried(lambda: self._table.create(schema, levels))
+        retry_commit(lambda: self._table.create(schema, levels))
         if self._epoch == 0:
             self.begin()
 

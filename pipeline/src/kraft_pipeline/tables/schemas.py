@@ -80,7 +80,7 @@ def check_names(
     reserved: Collection[str] = (),
     known: pa.Schema = pa.schema([]),  # noqa: B008 - cannot change
 ) -> None:
-    """Raises RecordError if a field that is not `known` has the name of another or a `reserved` name, ignoring case.
+    """Raise RecordError if a field that is not `known` has the name of another or a `reserved` name, ignoring case.
 
     Names of nested fields are their paths, as in Iceberg. Also raises RecordError for fields nested more than
     DEPTH_MAX deep. A reserved name with the suffix `[]` (`FLAT`) forbids only nested columns.

@@ -166,7 +166,7 @@ def meta_type(spec: TableSpec, name: str) -> pa.DataType:
 
 
 def check_meta(spec: TableSpec, there: pa.Schema) -> None:
-    """Raises SpecError if an existing table has keys or headers of another type."""
+    """Raise SpecError if an existing table has keys or headers of another type."""
     for name in ("key", "headers"):
         column, wanted = name if spec.value.format == "raw" else META[name], meta_type(spec, name)
         if column in there.names and not alike(there.field(column).type, wanted):
@@ -266,7 +266,7 @@ def decode(
         raise
     except Exception as e:
         if records.num_rows > 1:
-            found = _halved(records, spec, fields, batch, additive=additive, taken=taken, parse=parse, meta=meta)
+            found = _decode_halves(records, spec, fields, batch, additive=additive, taken=taken, parse=parse, meta=meta)
         else:  # a defect in this program must not stop the table
             _LOG.warning("offset %s: the record cannot be decoded", records.column("offset")[0], exc_info=True)
             bad = {0: Bad("defect", f"{type(e).__name__}: {e}"[:REASON_CHARACTERS])}
@@ -278,7 +278,7 @@ def decode(
     return found._replace(dead=pa.concat_tables([letters, found.dead])) if spoiled else found
 
 
-def _halved(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: int, **options: Any) -> Rows:
+def _decode_halves(records: pa.RecordBatch, spec: TableSpec, fields: pa.Schema, batch: int, **options: Any) -> Rows:
     """Decode each half alone, recursively, to isolate the records that cannot be decoded."""
     half = records.num_rows // 2
     first = decode(records.slice(0, half), spec, fields, batch, **options)
@@ -324,7 +324,7 @@ def _decoded(
     whole = pa.table(records)
     if spec.value.format == "raw":
         rows = pa.Table.from_arrays([read.get(n, whole.column(n)) for n in RAW], schema=schema_of(spec, fields))
-        return _checked(Rows(rows, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
+        return _move_invalid(Rows(rows, DEAD_SCHEMA.empty_table(), fields), whole, spec, batch)
     parsed = parse(records.column("value"), fields, additive=additive, reserved=taken)
     fields = parsed.table.schema if len(parsed.good) else fields
     gone = np.asarray(records.column("value").is_null())  # tombstones: rows without fields
@@ -351,7 +351,7 @@ def _decoded(
         found = found._replace(rows=ranked(found.rows, metas, spec.order_by))
         found, metas, more = _by_their_keys(found, metas, spec, parse)
         bad = bad | {int(places[place]): one for place, one in more.items()}
-    return _checked(found._replace(dead=_letters(whole, bad, batch)), metas, spec, batch)
+    return _move_invalid(found._replace(dead=_letters(whole, bad, batch)), metas, spec, batch)
 
 
 def _nothing(schema: pa.Schema, count: int) -> pa.Table:
@@ -378,11 +378,11 @@ def _by_their_keys(
         return found, records, {}
     wanted = pa.schema([found.fields.field(name) for name in keys])
     read_keys, whole, wrong = parse.keys(records.column("key").take(pa.array(some)).combine_chunks(), wanted)
-    put = np.full(rows.num_rows, -1, np.int64)
-    put[some[whole]] = np.flatnonzero(whole)
-    chosen, there = pa.array(put, mask=put < 0), pa.array(put >= 0)
+    key_rows = np.full(rows.num_rows, -1, np.int64)  # for each row, its row in `read_keys`
+    key_rows[some[whole]] = np.flatnonzero(whole)
+    chosen, is_filled = pa.array(key_rows, mask=key_rows < 0), pa.array(key_rows >= 0)
     for name in keys:
-        column = pc.if_else(there, read_keys.column(name).take(chosen), rows.column(name))
+        column = pc.if_else(is_filled, read_keys.column(name).take(chosen), rows.column(name))
         rows = rows.set_column(rows.column_names.index(name), found.fields.field(name), column)
     tombstones = (
         np.asarray(records.column("value").is_null())[some] & np.asarray(records.column("key").is_valid())[some]
@@ -402,7 +402,7 @@ def _deleted(rows: pa.Table, records: pa.Table) -> np.ndarray:
     return gone
 
 
-def _checked(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Rows:
+def _move_invalid(found: Rows, records: pa.Table, spec: TableSpec, batch: int) -> Rows:
     """Move rows without a valid partition or key to the dead letters. `records`: the records of the rows."""
     entries, names = spec.partition_by, found.rows.column_names
     if spec.transform:  # the transform computes the other columns

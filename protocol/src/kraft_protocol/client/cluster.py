@@ -120,7 +120,7 @@ class Cluster:
         answer = self.retried("metadata", lambda: self._metadata(names, create=create))
         return self.topology.learn_topics(answer, names)
 
-    def known(self, names: Collection[str]) -> dict[str, set[bytes]]:
+    def topic_ids(self, names: Collection[str]) -> dict[str, set[bytes]]:
         """The ids of topics in the metadata of all brokers; empty if all brokers report that a topic is missing.
 
         Queries every broker, because the metadata of a single broker may be stale. Raises ClientError if a broker does
@@ -148,7 +148,7 @@ class Cluster:
             raise BrokerError(UNKNOWN_TOPIC, f"topic {name}")
         return known
 
-    def made(self, name: str) -> m.TopicInfo:
+    def ensure_topic(self, name: str) -> m.TopicInfo:
         """As `topic`, but waits for brokers to create a missing topic, at most MADE_S seconds.
 
         Raises ClientError if they do not.
@@ -167,9 +167,9 @@ class Cluster:
 
         -1 if no record is at or after the time. `committed`: LATEST is the last stable offset.
         """
-        return {key: answer.offset for key, answer in self.listed(wanted, committed=committed).items()}
+        return {key: answer.offset for key, answer in self.offsets_with_epochs(wanted, committed=committed).items()}
 
-    def listed(
+    def offsets_with_epochs(
         self, wanted: Mapping[tuple[str, int], int], *, committed: bool = False, grace_s: float | None = None
     ) -> dict[tuple[str, int], m.OffsetAnswer]:
         """As `offsets`, with the leader epochs.
@@ -181,7 +181,7 @@ class Cluster:
 
         def attempt() -> dict[tuple[str, int], m.OffsetAnswer]:
             errors: list[OSError | BrokerError] = []
-            for leader, keys in self._led([key for key in wanted if key not in found], errors).items():
+            for leader, keys in self._group_by_leader([key for key in wanted if key not in found], errors).items():
                 body = m.list_offsets({key: wanted[key] for key in keys}, committed=committed)
                 try:
                     with self.dropping(self.connection(leader)) as connection:
@@ -209,7 +209,7 @@ class Cluster:
                 raise
             return found
 
-    def _led(
+    def _group_by_leader(
         self, keys: Collection[tuple[str, int]], errors: list[OSError | BrokerError]
     ) -> dict[int, list[tuple[str, int]]]:
         """Group partitions by leader; adds an error to `errors` for each partition without a leader."""
@@ -221,7 +221,7 @@ class Cluster:
                 errors.append(e)
         return by_leader(leaders)
 
-    def parted(self, read: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
+    def find_truncations(self, read: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
         """Find logs that were truncated below the read position. `read`: offset and leader epoch of the read position.
 
         Returns the end of the common log, only for partitions that diverge (KIP-320). There an unclean election

@@ -219,7 +219,7 @@ class _Fetcher:
 
     def _check_epoch(self, key: tuple[str, int]) -> None:
         """Check that a newer leader's log has the range; if it was truncated, end the range there."""
-        cut = self._cluster.parted({key: (self._until, self._range.epoch)}).get(key)
+        cut = self._cluster.find_truncations({key: (self._until, self._range.epoch)}).get(key)
         if cut is None:
             return
         cause = f"an unclean election has truncated the log at offset {cut}"

@@ -174,8 +174,8 @@ def _check(texts: Mapping[str, str], protocol: str) -> None:
             _check_foreign(key)
         allowed = _ABSENT.get(key)
         if allowed is not None and value and value not in allowed:
-            remedy = f"one of {', '.join(allowed)}" if allowed else "nothing: remove the key"
-            raise ValueError(f"{key} is not supported, because there is no JVM; possible is {remedy}")
+            remedy = f"set one of {', '.join(allowed)}" if allowed else "remove the key"
+            raise ValueError(f"{key} is not supported, because there is no JVM; {remedy}")
         if value and key in SASL_KEYS:
             _check_value(key, value)
     for keys, word in ((SASL_KEYS, "SASL"), (SSL_KEYS, "SSL")):
@@ -236,7 +236,7 @@ class StoresTls:
         """Read the stores. Raises TlsConfigError."""
         self._settings = settings
         self._stamp = self._stamps()
-        self._context = self._made()
+        self._context = self._new_context()
 
     @property
     def client_context(self) -> ssl.SSLContext:
@@ -245,12 +245,12 @@ class StoresTls:
         if stamp != self._stamp:
             self._stamp = stamp
             try:
-                self._context = self._made()
+                self._context = self._new_context()
             except ValueError as error:
                 log.warning("changed stores are not used error=%s", error)
         return self._context
 
-    def _made(self) -> ssl.SSLContext:
+    def _new_context(self) -> ssl.SSLContext:
         from kraft_protocol.tls.contexts import client_context  # noqa: PLC0415  (several MiB)
 
         return client_context(self._settings)

@@ -39,11 +39,11 @@ class ClientTransaction:
         self._cluster, self.name = cluster, name
         body = w.InitProducerIdRequest(name, timeout_ms, -1, -1)
 
-        def begun(answer: w.InitProducerIdResponse) -> tuple[int, int]:
+        def read(answer: w.InitProducerIdResponse) -> tuple[int, int]:
             self._check(answer.error_code)
             return answer.producer_id, answer.producer_epoch
 
-        self.id, self.epoch = self._asked(body, begun)
+        self.id, self.epoch = self._ask(body, read)
         self._added: set[Key] = set()
 
     def add(self, keys: Collection[Key]) -> None:
@@ -60,7 +60,7 @@ class ClientTransaction:
             v3_and_below_topics=topics,
         )
 
-        def added(answer: w.AddPartitionsToTxnResponse) -> None:
+        def check(answer: w.AddPartitionsToTxnResponse) -> None:
             codes = {
                 one.partition_error_code: f"{result.name}-{one.partition_index}"
                 for result in answer.results_by_topic_v3_and_below
@@ -70,13 +70,13 @@ class ClientTransaction:
             for code in sorted(refused or codes.keys() - {0}):
                 self._check(code, f"partition {codes[code]} of ")
 
-        self._asked(body, added)
+        self._ask(body, check)
         self._added |= new
 
     def store(self, group: str, offsets: Sequence[StoredOffset]) -> None:
         """Commit offsets of a group without members together with the transaction, at most one for each topic."""
         body = w.AddOffsetsToTxnRequest(self.name, self.id, self.epoch, group)
-        self._asked(body, lambda answer: self._check(answer.error_code, f"group {group} of "))
+        self._ask(body, lambda answer: self._check(answer.error_code, f"group {group} of "))
         at, topics = w.TxnOffsetCommitRequest, []
         for (topic, number), offset, metadata in offsets:
             partition = at.TxnOffsetCommitRequestPartition(number, offset, committed_metadata=metadata)
@@ -101,13 +101,13 @@ class ClientTransaction:
 
     def _end(self, *, committed: bool) -> None:
         body = w.EndTxnRequest(self.name, self.id, self.epoch, committed)
-        self._asked(body, lambda answer: self._check(answer.error_code))
+        self._ask(body, lambda answer: self._check(answer.error_code))
 
     def _check(self, code: int, what: str = "") -> None:
         if code:
             raise BrokerError(code, f"{what}transaction {self.name}")
 
-    def _asked(self, body: Any, read: Callable[..., T]) -> T:
+    def _ask(self, body: Any, read: Callable[..., T]) -> T:
         """Send a request to the coordinator until it answers without a retriable error; return what `read` returns."""
 
         def attempt() -> T:

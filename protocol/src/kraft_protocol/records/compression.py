@@ -153,7 +153,7 @@ def _lz4_pieces(data: Buffer, limit: int, piece: int) -> Iterator[bytes]:
     rest: Buffer = data
     while not stream.eof:
         part: bytes = stream.decompress(rest, max_length=piece)
-        rest = b""  # it keeps the input that it has not used
+        rest = b""  # the decompressor keeps unused input
         if not part and not stream.eof:
             raise CorruptBatch("lz4 data is cut off")
         total += len(part)

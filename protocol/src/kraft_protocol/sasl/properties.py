@@ -133,9 +133,8 @@ def _fetcher(url: str, options: Mapping[str, str], read: Read) -> Callable[[], O
     scope = read("sasl.oauthbearer.scope") or options.get("scope")
     form = {"scope": scope} if scope else {}
     timeout_s = int(read("sasl.login.read.timeout.ms") or 10_000) / 1000
-    key_file, assertion_file = (
-        read("sasl.oauthbearer.assertion.private.key.file"), read("sasl.oauthbearer.assertion.file"),
-    )  # fmt: skip
+    key_file = read("sasl.oauthbearer.assertion.private.key.file")
+    assertion_file = read("sasl.oauthbearer.assertion.file")
     client_id = read("sasl.oauthbearer.client.credentials.client.id") or options.get("clientId")
     secret = read("sasl.oauthbearer.client.credentials.client.secret") or options.get("clientSecret")
     if key_file or assertion_file:

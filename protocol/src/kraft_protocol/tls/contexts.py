@@ -196,12 +196,12 @@ def check_change(old: Contexts, new: Contexts) -> None:
         raise TlsConfigError(
             "ssl.keystore", f"the key store has {len(after)} entries; the present one has {len(before)}"
         )
-    for was, now in zip(before, after, strict=True):
-        if not new.settings.allows_dn_changes and was.subject != now.subject:
-            was_name, name = distinguished_name(was.subject), distinguished_name(now.subject)
-            text = f"the distinguished name changes from {was_name} to {name}; see ssl.allow.dn.changes"
+    for former, now in zip(before, after, strict=True):
+        if not new.settings.allows_dn_changes and former.subject != now.subject:
+            former_name, name = distinguished_name(former.subject), distinguished_name(now.subject)
+            text = f"the distinguished name changes from {former_name} to {name}; see ssl.allow.dn.changes"
             raise TlsConfigError("ssl.keystore", text)
-        missing = alternative_names(was) - alternative_names(now)
+        missing = alternative_names(former) - alternative_names(now)
         if not new.settings.allows_san_changes and missing:
             lost = ", ".join(sorted(value for _, value in missing))
             raise TlsConfigError("ssl.keystore", f"the alternative names {lost} are missing; see ssl.allow.san.changes")

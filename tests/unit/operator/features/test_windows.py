@@ -62,14 +62,14 @@ def test_the_state_of_each_minute_matches_the_announced_changes() -> None:
     """This includes the change of clocks."""
     windows = [_window("01:30", "03:15", "Sun", "Wed", timezone="Europe/Berlin"), _window("23:00", "00:30", "Sat")]
     now = datetime(2026, 10, 18, 0, 0, tzinfo=UTC)
-    said = window_state(windows, now)
+    announced = window_state(windows, now)
     for _ in range(14 * 24 * 12):
         now += timedelta(minutes=5)
-        assert said.changes is not None
+        assert announced.changes is not None
         state = window_state(windows, now)
-        if now < said.changes:
-            assert state.is_open == said.is_open, now
-        said = state
+        if now < announced.changes:
+            assert state.is_open == announced.is_open, now
+        announced = state
 
 
 def test_a_time_zone_that_does_not_exist_is_named() -> None:

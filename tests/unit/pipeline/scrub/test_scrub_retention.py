@@ -180,7 +180,7 @@ def test_an_offset_out_of_range_that_the_partition_has_is_damage(monkeypatch: py
 
 
 class Answers:
-    """A cluster in which each broker answers from its own log; `known` has the ids of the topic on all brokers."""
+    """A cluster in which each broker answers from its own log; `topic_ids` has the ids of the topic on all brokers."""
 
     def __init__(self, starts: dict[int, int], known: set[bytes], in_sync: tuple[int, ...] = (1, 2)) -> None:
         self._starts, self._known, self._broker = starts, known, 0
@@ -193,7 +193,7 @@ class Answers:
         partition = PartitionInfo(0, 1, 0, (1, 2), self._in_sync)
         return {"orders": TopicInfo(0, "orders", b"i" * 16, False, {0: partition})}
 
-    def known(self, names: list[str]) -> dict[str, set[bytes]]:
+    def topic_ids(self, names: list[str]) -> dict[str, set[bytes]]:
         return dict.fromkeys(names, self._known)
 
     def connection(self, broker: int) -> Answers:

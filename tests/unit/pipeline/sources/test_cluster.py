@@ -97,7 +97,7 @@ def test_a_query_continues_and_reports_its_end_without_the_partitions_that_are_a
 def test_a_permanent_error_is_raised_at_once() -> None:
     reported = GivenCluster({1: {A: OffsetAnswer(29, -1)}, 2: {C: OffsetAnswer(0, 5, 7)}})
     with pytest.raises(BrokerError, match=r"offsets of t-0: TOPIC_AUTHORIZATION_FAILED"):
-        reported.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
+        reported.offsets_with_epochs(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
 
 
 def test_a_missing_right_to_read_configurations_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_a_missing_right_to_read_configurations_is_named(monkeypatch: pytest.Mon
 def test_without_any_answer_the_look_up_times_out() -> None:
     reported = GivenCluster({1: OSError("gone"), 2: OSError("gone")})
     with pytest.raises(ClientError, match=r"tried for 0.1 s"):
-        reported.listed(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
+        reported.offsets_with_epochs(dict.fromkeys((A, B, C), LATEST), grace_s=0.1)
 
 
 class Listed(Cluster):
@@ -139,7 +139,7 @@ class Listed(Cluster):
     def dropping(self, connection: Any) -> Iterator[Any]:
         yield _Connection(connection)
 
-    def listed(self, wanted: Any, **_: Any) -> dict[Any, OffsetAnswer]:
+    def offsets_with_epochs(self, wanted: Any, **_: Any) -> dict[Any, OffsetAnswer]:
         return {key: OffsetAnswer(0, 50, 7) for key in wanted}
 
 

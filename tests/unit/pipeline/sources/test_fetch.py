@@ -66,7 +66,7 @@ class Broker:
     def epoch(self, name: str, partition: int) -> int:
         return self.topic(name).partitions[partition].leader_epoch
 
-    def parted(self, read: Any) -> dict[tuple[str, int], int]:
+    def find_truncations(self, read: Any) -> dict[tuple[str, int], int]:
         return dict.fromkeys(read, self.cut)
 
     def connection(self, node: int) -> Broker:

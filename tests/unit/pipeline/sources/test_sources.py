@@ -192,7 +192,7 @@ class Logs:
         self._parted, self._starts = parted, starts
         self.asked: list[dict[tuple[str, int], tuple[int, int]]] = []
 
-    def parted(self, read: dict[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
+    def find_truncations(self, read: dict[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
         self.asked.append(read)
         return {key: cut for key, cut in self._parted.items() if key in read}
 

@@ -36,17 +36,17 @@ class Brokers:
     def topic(self, name: str) -> TopicInfo:
         return self._topics[name]
 
-    def known(self, names: Any) -> dict[str, set[bytes]]:
+    def topic_ids(self, names: Any) -> dict[str, set[bytes]]:
         return {name: {self._topics[name].id} if name in self._topics else set() for name in names}
 
-    def listed(self, wanted: Any, **_: Any) -> dict[tuple[str, int], OffsetAnswer]:
+    def offsets_with_epochs(self, wanted: Any, **_: Any) -> dict[tuple[str, int], OffsetAnswer]:
         return dict.fromkeys(wanted, OffsetAnswer(0, 500, 3))
 
     def offsets(self, wanted: Any) -> dict[tuple[str, int], int]:
         assert not wanted or self._topics
         return dict.fromkeys(wanted, 0)
 
-    def parted(self, read: Any) -> dict[tuple[str, int], int]:
+    def find_truncations(self, read: Any) -> dict[tuple[str, int], int]:
         assert not read
         return {}
 

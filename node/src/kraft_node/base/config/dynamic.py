@@ -100,7 +100,7 @@ _AS_LOG: Final = -2
 """A local retention of this value equals the retention of the whole log."""
 
 
-def changed_list(text: str, operand: str, *, append: bool) -> str:
+def change_list(text: str, operand: str, *, append: bool) -> str:
     """Append the entries of `operand` to the list `text`, or remove them from it."""
     parts = [part for part in text.split(",") if part]
     for part in operand.split(","):

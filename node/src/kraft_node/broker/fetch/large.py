@@ -114,7 +114,7 @@ class FirstRead:
     def _update(self) -> Generator[None, None, Any]:
         """Apply the request to the session. Returns the response if no partition needs a read."""
         handler, request, session = self._handler, self._request, self._session
-        yield from self._named()
+        yield from self._add_named()
         if request.forgotten_topics_data:
             for piece in pieces(request, ("forgotten_topics_data", "partitions"), PARTITIONS):
                 session.forget(piece.forgotten_topics_data)
@@ -123,7 +123,7 @@ class FirstRead:
             handler.sessions.close(session.id)
             session = self._session = FetchSession(by_topic_id=session.by_topic_id, replica_id=session.replica_id)
             self._full = True
-            yield from self._named()
+            yield from self._add_named()
             if not session.partitions:
                 return FetchResponse()
         handler.note_reader(self._ctx, request, session)
@@ -139,7 +139,7 @@ class FirstRead:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         return None
 
-    def _named(self) -> Generator[None, None, None]:
+    def _add_named(self) -> Generator[None, None, None]:
         """Add the partitions that the request names to the session, in steps."""
         for piece in pieces(self._request, ("topics", "partitions"), PARTITIONS):
             self._session.update(piece.topics)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kraft_node.base import loggers
 from kraft_node.base.config.definitions import BROKER
-from kraft_node.base.config.dynamic import changed_list, check_broker_overrides, check_change
+from kraft_node.base.config.dynamic import change_list, check_broker_overrides, check_change
 from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.config.resources import (
     APPEND,
@@ -177,7 +177,7 @@ class AlterConfigsHandler:
                     message = f"Config value {word} is not allowed for config key: {name}"
                     raise KafkaError(ErrorCode.INVALID_CONFIG, message)
                 text = overrides.get(name, key.default_text) or ""
-                overrides[name] = changed_list(text, config.value, append=operation == APPEND)
+                overrides[name] = change_list(text, config.value, append=operation == APPEND)
         return overrides
 
 

@@ -61,13 +61,17 @@ def _filter(components: list[Any]) -> dict[str, tuple[int, str | None]]:
             )
         if kind not in ENTITY_TYPES:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
-        said = MATCH_TYPES.get(component.match_type)
-        if said is None:
+        match_text = MATCH_TYPES.get(component.match_type)
+        if match_text is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
         if component.match_type == EXACT and component.match is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {said}, but set match string to null.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Request specified {match_text}, but set match string to null."
+            )
         if component.match_type != EXACT and component.match is not None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Request specified {said}, but also specified a match string.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Request specified {match_text}, but also specified a match string."
+            )
         wanted[kind] = (component.match_type, component.match)
     if IP in wanted and len(wanted) > 1:
         raise KafkaError(

@@ -214,8 +214,8 @@ class Leaders:
     def elect(self, request: ElectLeadersRequest, api_version: int) -> Plan:
         """ElectLeaders: plan preferred or unclean elections for the requested partitions (None: all)."""
         kind = request.election_type if api_version >= 1 else PREFERRED
-        asks = request.topic_partitions is None or len(request.topic_partitions) > 0
-        if asks and kind not in (PREFERRED, UNCLEAN):
+        names_any = request.topic_partitions is None or len(request.topic_partitions) > 0
+        if names_any and kind not in (PREFERRED, UNCLEAN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
         response = ElectLeadersResponse()
         records: list[Any] = []

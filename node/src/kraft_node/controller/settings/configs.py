@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from kraft_node.base.config import GROUP, TOPIC, ConfigError, check_topic_overrides
 from kraft_node.base.config.client_metrics import IntervalError, check_client_metrics_overrides
 from kraft_node.base.config.definitions import CLIENT_METRICS
-from kraft_node.base.config.dynamic import changed_list, check_broker_overrides, definition
+from kraft_node.base.config.dynamic import change_list, check_broker_overrides, definition
 from kraft_node.base.config.group import check_group_overrides
 from kraft_node.base.config.resources import (
     APPEND,
@@ -175,7 +175,7 @@ class Configs:
             message = f"Can't {word} to key {name} because its type is not LIST."
             raise KafkaError(ErrorCode.INVALID_CONFIG, message)
         text = default if current is None else current
-        return changed_list(text or "", operand, append=operation == APPEND)
+        return change_list(text or "", operand, append=operation == APPEND)
 
     def _check_transition(self, record: ConfigRecord) -> None:
         """Raise for alterations that the present state of the cluster forbids."""

@@ -246,7 +246,7 @@ def read_migration(path: str, data: bytes) -> MigrationValue:
     fields = ZnodeFields(path, data)
     version = fields.get("version", int)
     if version != 0:
-        raise ZnodeError(path, f"version {version} is not known, known is 0")
+        raise ZnodeError(path, f"version {version} is unknown: only version 0 exists")
     return MigrationValue(
         fields.get("kraft_controller_id", int),
         fields.get("kraft_controller_epoch", int),

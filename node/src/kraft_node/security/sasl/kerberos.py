@@ -70,11 +70,17 @@ class PrincipalRules:
                 old = None if found["old"] is None else re.compile(found["old"])
             except re.error as error:
                 raise ValueError(f"{text!r} has an invalid regular expression: {error}") from None
-            rule = _Rule(
-                int(found["parts"] or 0), found["format"], match, old, found["new"] or "", found["all"] is not None,
-                found["case"] or "",
-            )  # fmt: skip
-            self._rules.append(rule)
+            self._rules.append(
+                _Rule(
+                    int(found["parts"] or 0),
+                    found["format"],
+                    match,
+                    old,
+                    found["new"] or "",
+                    found["all"] is not None,
+                    found["case"] or "",
+                )
+            )
 
     def short(self, principal: str) -> str:
         """The name of a principal. Raises InvalidCredentials if no rule matches."""

@@ -266,7 +266,7 @@ class Connection(Authenticating):
         if self._may_handle():
             self._work_again()
 
-    def _decoded_at_last(self, api: ServedApi, frame: memoryview, position: int, version: int) -> Any:
+    def _decode_large(self, api: ServedApi, frame: memoryview, position: int, version: int) -> Any:
         """Decode a large request; None for a Produce that must be decoded in turns. Raises DecodeError."""
         decoded, self._decoded = self._decoded, None
         if decoded is None:
@@ -364,7 +364,7 @@ class Connection(Authenticating):
                 self._last_header = last = (key, version, bytes(frame[8:body]), body, header.client_id)
             # Extra bytes after the message are ignored, as in Kafka: librdkafka's Metadata 13 has three of them.
             if len(frame) > COSTLY_BYTES:
-                request = self._decoded_at_last(api, frame, last[3], version)
+                request = self._decode_large(api, frame, last[3], version)
                 if request is None:
                     return None
             else:

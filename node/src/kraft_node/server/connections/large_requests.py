@@ -71,7 +71,7 @@ class LargeRequests:
 
     def release(self, message: Message) -> None:
         """Free a large message in steps, after all others have dropped it: at once, its objects take 50 ms."""
-        self._freeing.add(_freed([message]), _nothing)
+        self._freeing.add(_free([message]), _nothing)
 
     def _steps(
         self, request: type[Message], frame: memoryview, version: int, is_wanted: Callable[[], bool]
@@ -96,14 +96,14 @@ class LargeRequests:
                 return None
 
 
-def _freed(held: list[Any]) -> Generator[None, None, None]:
+def _free(held: list[Any]) -> Generator[None, None, None]:
     """Drop the only message in `held`, then its items, some in each step.
 
     Others may still use the message, so it stays as it is: copies of its arrays keep the items.
     """
     yield
     kept: list[list[Any]] = []
-    yield from _copied(held[0], 0, kept)
+    yield from _copy(held[0], 0, kept)
     held.clear()
     while kept:
         left = FREED_A_STEP
@@ -112,13 +112,13 @@ def _freed(held: list[Any]) -> Generator[None, None, None]:
             left -= len(some)
             for item in some:
                 if hasattr(item, "_fields"):
-                    yield from _copied(item, FEW_IN_ITEM, kept)
+                    yield from _copy(item, FEW_IN_ITEM, kept)
             item = None
             some.clear()
         yield
 
 
-def _copied(holder: Message, few: int, into: list[list[Any]]) -> Generator[None, None, None]:
+def _copy(holder: Message, few: int, into: list[list[Any]]) -> Generator[None, None, None]:
     """Copy the arrays in a message or item that have more than `few` items, in parts."""
     for name in holder._fields:
         array = getattr(holder, name)

@@ -106,7 +106,7 @@ class DiskFaults(FaultInjector):
         self._frail = machine, machine.node.broker.lifecycle.broker_epoch
         return True
 
-    def _noticed(self) -> bool:
+    def _wait_until_noticed(self) -> bool:
         """Wait, within a limit, until the cluster no longer relies on records that a broker has lost."""
         return self._frail is None or self.world.run(self._out_of_isrs, WHOLE_MAX_MS)
 
@@ -156,14 +156,14 @@ class DiskFaults(FaultInjector):
     def _power(self, machine: SimMachine) -> None:
         if machine not in self.cluster.brokers or self._may_lose(machine):
             machine.lose_power()
-        elif self._noticed():
+        elif self._wait_until_noticed():
             machine.kill()
         self._again(machine)
 
     def _wipe(self, machine: SimMachine) -> None:
         if self._may_lose_disk(machine):
             machine.replace_disk(self.cluster.cluster_id)
-        elif self._noticed():
+        elif self._wait_until_noticed():
             machine.kill()
         self._again(machine)
 

@@ -74,7 +74,7 @@ class OldController:
         self._claim: ControllerClaim | None = None
 
     def act(self) -> None:
-        """Become the controller if there is none; write a change if it still is one."""
+        """Become the controller if the cluster has no controller; write a change if it still is the controller."""
         world = self._world
         if world.is_kraft:
             return
@@ -374,10 +374,10 @@ class MigrationScenario:
     def _committed(self) -> None:
         while self._mirrored < len(self.quorum.committed):
             epoch, record = self.quorum.committed[self._mirrored]
-            was = self.is_kraft
+            was_kraft = self.is_kraft
             self._mirror.apply([(self._mirrored, record)], epoch, 0)
             self._mirror.image.take_delta()
-            self.laws.committed(self._mirror.image, self._mirrored, is_migrated=self.is_kraft and not was)
+            self.laws.committed(self._mirror.image, self._mirrored, is_migrated=self.is_kraft and not was_kraft)
             self._mirrored += 1
 
     # The run

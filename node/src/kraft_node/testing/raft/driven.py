@@ -256,8 +256,8 @@ class DrivenReplica(Replica):
         if controls:
             self.leading_since_ms = self.local_us() // 1000  # other voters have the whole time to fetch
         if controls and controls[0].type is ControlType.LEADER_CHANGE:
-            said = codec.decode(stored.LeaderChangeMessage, bytes(controls[0].value), 0)
-            granting = tuple(ReplicaKey(voter.voter_id) for voter in said.granting_voters)
+            change = codec.decode(stored.LeaderChangeMessage, bytes(controls[0].value), 0)
+            granting = tuple(ReplicaKey(voter.voter_id) for voter in change.granting_voters)
             if any(key.id == self.id for key in granting):
                 laws.voted(self, epoch, self.id)
             laws.elected(self, epoch, granting, node.voters)

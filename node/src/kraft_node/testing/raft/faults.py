@@ -174,7 +174,7 @@ class RaftFaults:
             replica.die(loud=False)
 
     def kill_leader(self) -> None:
-        """Kill each replica that believes to lead."""
+        """Kill each replica that believes that it leads."""
         for replica in self._sim.leaders:
             self._sim.note(f"{replica.id}, a leader, is killed")
             replica.die(loud=self._sim.rng.random() < 0.5)

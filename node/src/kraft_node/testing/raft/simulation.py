@@ -236,7 +236,7 @@ class Simulation:
             replica.frozen.clear()
 
     def _propose(self) -> None:
-        """Clients: every replica that believes to lead gets records."""
+        """Clients: every replica that believes that it leads gets records."""
         rng = self.rng
         mean_us = max(self.propose_us, CALM_PROPOSE_US) if self.calm else self.propose_us
         self.at(1_000 + int(rng.random() * mean_us * 2), None, self._propose)

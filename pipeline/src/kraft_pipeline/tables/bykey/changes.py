@@ -24,7 +24,7 @@ _PLACE: Final = "_kraft_place"
 
 
 def check(keys: Sequence[str], schema: pa.Schema) -> None:
-    """Raises SpecError unless all keys are columns, neither nested nor floating point."""
+    """Raise SpecError unless all keys are columns, neither nested nor floating point."""
     for key in keys:
         if key not in schema.names:
             raise SpecError(f"spec.table.key: column {key!r} does not exist")

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from kraft_pipeline.tables.bykey.ordering import GENERATION
 from kraft_pipeline.tables.specs.partitions import By
-from kraft_pipeline.tables.stores.committer import Committer, tried
+from kraft_pipeline.tables.stores.committer import Committer, retry_commit
 from kraft_pipeline.tables.stores.storage import Storage
 
 FOLDER: Final = "_kraft_topics"
@@ -89,7 +89,7 @@ def widened_by(
     if schema is None or not generations or GENERATION in schema.names:
         return schema
     wider = columns.append(pa.field(GENERATION, pa.int32()))
-    tried(lambda: table.create(wider, levels))
+    retry_commit(lambda: table.create(wider, levels))
     return table.schema()
 
 

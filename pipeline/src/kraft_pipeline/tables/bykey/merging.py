@@ -114,7 +114,7 @@ class Merge:
                 there = self.parts[number].read(self.work.storage, self._columns)
                 if rows is None:
                     names = [name for name in there.column_names if name in opened.schema_arrow.names]
-                    rows = aligned(_filed(opened.read(names), file, there.schema), there.schema)
+                    rows = aligned(_with_partition_columns(opened.read(names), file, there.schema), there.schema)
                     kept, met = np.ones(rows.num_rows, np.bool_), False
                 old, new = matches(rows, there, list(self.keys))
                 wins = np.ones(len(new), np.bool_)
@@ -194,7 +194,7 @@ def inserted(changes: pa.Table) -> pa.Table:
     return changes.filter(pc.invert(changes.column(DELETED))).drop_columns([DELETED])
 
 
-def _filed(rows: pa.Table, file: Added, schema: pa.Schema) -> pa.Table:
+def _with_partition_columns(rows: pa.Table, file: Added, schema: pa.Schema) -> pa.Table:
     """Add the partition columns that `schema` has, with the values of the file."""
     for name, text in file.values.items():
         if name in schema.names and name not in rows.column_names:

@@ -76,9 +76,9 @@ def written(found: Registered, *, connect: bool = False) -> AvroSchema:
     try:
         for text in found.references:
             fastavro.parse_schema(json.loads(text), named_schemas=names)
-            fastavro.parse_schema(_stripped(json.loads(text)), named_schemas=reading)
+            fastavro.parse_schema(_strip(json.loads(text)), named_schemas=reading)
         whole = fastavro.parse_schema(json.loads(found.schema), named_schemas=names)
-        parsed = fastavro.parse_schema(_stripped(json.loads(found.schema)), named_schemas=reading)
+        parsed = fastavro.parse_schema(_strip(json.loads(found.schema)), named_schemas=reading)
     except (ValueError, KeyError, TypeError, SchemaParseException, UnknownType) as e:
         raise NoColumnError(f"the schema is not an Avro schema: {e!r}") from None
     if not isinstance(whole, Mapping) or whole.get("type") != "record":
@@ -88,15 +88,15 @@ def written(found: Registered, *, connect: bool = False) -> AvroSchema:
     return AvroSchema(parsed, plain, pa.schema(list(column)), flat(parsed, plain))
 
 
-def _stripped(schema: Any) -> Any:
+def _strip(schema: Any) -> Any:
     """Remove the logical types that Arrow applies by itself."""
     if isinstance(schema, list):
-        return [_stripped(one) for one in schema]
+        return [_strip(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _stripped(value) if name in {"type", "items", "values"} else value for name, value in schema.items()}
+    found = {name: _strip(value) if name in {"type", "items", "values"} else value for name, value in schema.items()}
     if "fields" in schema:
-        found["fields"] = [_stripped(one) for one in schema["fields"]]
+        found["fields"] = [_strip(one) for one in schema["fields"]]
     if not _is_decimal(schema):
         found.pop("logicalType", None)
     return found

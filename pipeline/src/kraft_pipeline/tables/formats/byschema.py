@@ -205,12 +205,12 @@ def joined(
         return Parsed(fields.empty_table(), np.empty(0, np.int64), bad)
     whole = pa.concat_tables([aligned(table, fields) for table in tables])
     good = np.concatenate(places)
-    said = pa.concat_tables(marks) if marks else None
+    all_marks = pa.concat_tables(marks) if marks else None
     if len(tables) > 1:
         order = np.argsort(good, kind="stable")
         taken = pa.array(order)
-        whole, good, said = whole.take(taken), good[order], None if said is None else said.take(taken)
-    return Parsed(whole, good, bad, said)
+        whole, good, all_marks = whole.take(taken), good[order], None if all_marks is None else all_marks.take(taken)
+    return Parsed(whole, good, bad, all_marks)
 
 
 def places_of(values: pa.Array) -> tuple[Bytes, Ints, Ints]:

@@ -136,9 +136,9 @@ def _named(kind: Any, name: Any, schema: Mapping[str, Any]) -> Column | None:
 
 
 def _decimal(schema: Mapping[str, Any]) -> Column | None:
-    said = schema.get("parameters") or {}
+    parameters = schema.get("parameters") or {}
     try:
-        scale, digits = int(said["scale"]), int(said.get("connect.decimal.precision", DIGITS_MAX))
+        scale, digits = int(parameters["scale"]), int(parameters.get("connect.decimal.precision", DIGITS_MAX))
         kind = pa.decimal128(digits, scale)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None  # no Arrow type has so many digits: keep the bytes

@@ -58,7 +58,7 @@ def _routed(given: Mapping[str, Any], route: Mapping[str, Any]) -> dict[str, Any
 
 
 def check_place(table: TableSpec, others: Iterable[TableSpec]) -> None:
-    """Raises SpecError if a table, or its dead letters, would be in the folder of another table."""
+    """Raise SpecError if a table, or its dead letters, would be in the folder of another table."""
     for other in others:
         one, two = (f"{path.rstrip('/')}/" for path in (table.path, other.path))
         letters = {other.dead_letter_path, table.dead_letter_path} & {table.path.rstrip("/"), other.path.rstrip("/")}

@@ -105,7 +105,7 @@ class Section:
         return bool(self._given)
 
     def done(self) -> None:
-        """Raises SpecError if the mapping has a field that nothing has read."""
+        """Raise SpecError if the mapping has a field that nothing has read."""
         for name in self._given:
             if name not in self._asked:
                 near = get_close_matches(str(name), self._asked, 1)

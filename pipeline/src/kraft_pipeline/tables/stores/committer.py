@@ -91,14 +91,14 @@ class State:
     """Records of committed batches that another program has taken out of the table since the last batch."""
 
     def check(self, table: str, epoch: int) -> None:
-        """Raises FencedError unless `epoch` may commit. `table` names the table in the message."""
+        """Raise FencedError unless `epoch` may commit. `table` names the table in the message."""
         if epoch and not self.epoch:
             raise FencedError(f"table {table} was removed or recreated meanwhile")
         if epoch != self.epoch:
             raise FencedError(f"table {table}: writer {self.epoch} has taken over, writer {epoch} commits nothing more")
 
 
-def tried(commit: Callable[[], None], is_open: Callable[[], bool] = lambda: True) -> None:
+def retry_commit(commit: Callable[[], None], is_open: Callable[[], bool] = lambda: True) -> None:
     """Commit, and retry while others, such as a backfill, commit first and `is_open`. Raises FencedError at once."""
     for tries_left in reversed(range(TRIES)):
         try:

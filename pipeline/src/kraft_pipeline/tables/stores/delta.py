@@ -282,7 +282,7 @@ class DeltaTableOf:
         state = State(batch, position)
         gone = [remove(file, data_change=True) for file in self._held(removed)] if removed else []
         properties = self._properties(state, Transaction(self._app, batch))
-        with self._kept(state):
+        with self._keep_position(state):
             self._write([*gone, *(add(file, self.schema(), new=True) for file in files)], properties)
 
     def _held(self, paths: Sequence[str]) -> list[Added]:
@@ -308,26 +308,26 @@ class DeltaTableOf:
         candidates = plan.candidates(self._live(changes.keys), each)
         found = [left for left in each(plan.left, candidates) if left is not None]
         if feeds:
-            with self._kept(state):
-                self._merge(self._accepted(plan, found), changes.keys, properties)
+            with self._keep_position(state):
+                self._merge(self._newer_changes(plan, found), changes.keys, properties)
                 if self.state().batch != batch:  # delta-rs commits nothing if no row changes
                     self._write([], properties)
             return []
         levels = [By(name, name, None) for name in self._table.metadata().partition_columns]
         new = [*plan.rows(found, levels, each), *(left.rest for left in found if left.rest is not None)]
         gone = [remove(left.old, data_change=True) for left in found if left.changed]
-        with self._kept(state):
+        with self._keep_position(state):
             self._write([*gone, *(add(file, self.schema(), new=True) for file in new)], properties)
         return [file.path for file in new]
 
     @contextmanager
-    def _kept(self, state: State) -> Iterator[None]:
+    def _keep_position(self, state: State) -> Iterator[None]:
         """Store the position of a batch beside the table; the block commits the batch."""
         with self._positions.kept(state):
             yield
             self._state, self._lost = state, ()
 
-    def _accepted(self, merge: Merge, found: Sequence[Left]) -> pa.Table:
+    def _newer_changes(self, merge: Merge, found: Sequence[Left]) -> pa.Table:
         """Read all changes that are newer than the table's rows into this process, where delta-rs merges them."""
         storage, parts = merge.work.storage, []
         for number, part in enumerate(merge.parts):

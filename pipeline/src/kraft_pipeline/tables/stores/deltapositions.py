@@ -66,7 +66,7 @@ class StoredPositions:
 
 
 def check_expiry(uri: str, configuration: Mapping[str, str | None]) -> None:
-    """Raises ValueError if the table's batch numbers may expire."""
+    """Raise ValueError if the table's batch numbers may expire."""
     given = configuration.get(EXPIRY)
     if given is not None:
         raise ValueError(

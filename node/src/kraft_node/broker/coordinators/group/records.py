@@ -165,17 +165,21 @@ def decode_change(key: Buffer, value: Buffer | None) -> Change:
     (kind,) = _INT16.unpack_from(key)
     body = key[_INT16.size :]
     if kind == OFFSET_COMMIT:
-        k = codec.decode(OffsetCommitKey, body, 0)
-        return OffsetChange(k.group, k.topic, k.partition, None if value is None else _decode_offset(value))
+        offset_key = codec.decode(OffsetCommitKey, body, 0)
+        return OffsetChange(
+            offset_key.group, offset_key.topic, offset_key.partition, None if value is None else _decode_offset(value)
+        )
     if kind == GROUP_METADATA:
-        g = codec.decode(GroupMetadataKey, body, 0)
+        group_key = codec.decode(GroupMetadataKey, body, 0)
         if value is None:
-            return GroupChange(g.group, None)
+            return GroupChange(group_key.group, None)
         version, raw = _versioned(value)
-        return GroupChange(g.group, codec.decode(GroupMetadataValue, raw, version))
+        return GroupChange(group_key.group, codec.decode(GroupMetadataValue, raw, version))
     if kind == LEGACY_OFFSET_COMMIT:
-        old = codec.decode(LegacyOffsetCommitKey, body, 0)
-        return OffsetChange(old.group, old.topic, old.partition, None if value is None else _decode_legacy(value))
+        legacy_key = codec.decode(LegacyOffsetCommitKey, body, 0)
+        return OffsetChange(
+            legacy_key.group, legacy_key.topic, legacy_key.partition, None if value is None else _decode_legacy(value)
+        )
     if kind in changes.CONSUMER_TYPES:
         return changes.decode(kind, body, value)
     foreign = FOREIGN_TYPES.get(kind)
@@ -193,15 +197,17 @@ def _versioned(value: Buffer) -> tuple[int, bytes]:
 
 def _decode_offset(value: Buffer) -> CommittedOffset:
     version, raw = _versioned(value)
-    v = codec.decode(OffsetCommitValue, raw, version)
-    expire = None if v.expire_timestamp == -1 else v.expire_timestamp
-    return CommittedOffset(v.offset, v.leader_epoch, v.metadata, v.commit_timestamp, expire, v.topic_id)
+    commit = codec.decode(OffsetCommitValue, raw, version)
+    expire = None if commit.expire_timestamp == -1 else commit.expire_timestamp
+    return CommittedOffset(
+        commit.offset, commit.leader_epoch, commit.metadata, commit.commit_timestamp, expire, commit.topic_id
+    )
 
 
 def _decode_legacy(value: Buffer) -> CommittedOffset:
     version, raw = _versioned(value)
-    v = codec.decode(LegacyOffsetCommitValue, raw, version)
-    return CommittedOffset(v.offset, -1, v.metadata, v.commit_timestamp)
+    commit = codec.decode(LegacyOffsetCommitValue, raw, version)
+    return CommittedOffset(commit.offset, -1, commit.metadata, commit.commit_timestamp)
 
 
 def _first_string(body: bytes) -> str:

@@ -51,19 +51,19 @@ def matcher(text: str | None) -> Callable[[str], bool] | None:
 def _items(text: str) -> list[_Item] | None:
     """The items of a simple pattern; None for other patterns."""
     items: list[_Item] = []
-    i = 0
-    while i < len(text):
-        character: str | None = text[i]
-        if character == "\\" and i + 1 < len(text) and text[i + 1].isascii() and not text[i + 1].isalnum():
-            i += 1
-            character = text[i]
+    at = 0
+    while at < len(text):
+        character: str | None = text[at]
+        if character == "\\" and at + 1 < len(text) and text[at + 1].isascii() and not text[at + 1].isalnum():
+            at += 1
+            character = text[at]
         elif character in SPECIAL:
             return None
         elif character == ".":
             character = ANY
-        i += 1
-        count = text[i] if i < len(text) and text[i] in COUNTS else ""
-        i += len(count)
+        at += 1
+        count = text[at] if at < len(text) and text[at] in COUNTS else ""
+        at += len(count)
         items.append(_Item(character, count in OPTIONAL, count in REPEATED))
     return items
 

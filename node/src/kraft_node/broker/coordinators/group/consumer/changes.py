@@ -215,8 +215,8 @@ _WRITERS: Final[dict[type, tuple[int, Callable[..., Any], Callable[[Any], Any] |
 def decode(kind: int, key: bytes, value: Buffer | None) -> ConsumerChange:
     """The change in a record of one of `CONSUMER_TYPES`. Raises ValueError (for example DecodeError) for damage."""
     change, key_class, value_class, value_of = _READERS[kind]
-    k = codec.decode(key_class, key, 0)
-    names = [getattr(k, field) for field in _KEY_FIELDS[kind]]
+    parsed_key = codec.decode(key_class, key, 0)
+    names = [getattr(parsed_key, field) for field in _KEY_FIELDS[kind]]
     if value is None:
         return change(*names, None)  # type: ignore[no-any-return]
     raw = bytes(value)
@@ -225,50 +225,50 @@ def decode(kind: int, key: bytes, value: Buffer | None) -> ConsumerChange:
     if value_class is None:
         return change(*names, raw)  # type: ignore[no-any-return]
     (version,) = _INT16.unpack_from(raw)
-    v = codec.decode(value_class, raw[_INT16.size :], version)
-    return change(*names, value_of(v, *names))  # type: ignore[no-any-return]
+    parsed_value = codec.decode(value_class, raw[_INT16.size :], version)
+    return change(*names, value_of(parsed_value, *names))  # type: ignore[no-any-return]
 
 
-def _epoch_of(v: ConsumerGroupMetadataValue, _group: str) -> GroupEpoch:
-    return GroupEpoch(v.epoch, v.metadata_hash)
+def _epoch_of(value: ConsumerGroupMetadataValue, _group: str) -> GroupEpoch:
+    return GroupEpoch(value.epoch, value.metadata_hash)
 
 
-def _member_of(v: ConsumerGroupMemberMetadataValue, _group: str, member_id: str) -> MemberData:
+def _member_of(value: ConsumerGroupMemberMetadataValue, _group: str, member_id: str) -> MemberData:
     classic = None
-    stored = v.classic_member_metadata
+    stored = value.classic_member_metadata
     if stored is not None:
         protocols = tuple(ClassicProtocol(p.name, bytes(p.metadata)) for p in stored.supported_protocols)
         classic = ClassicSide(stored.session_timeout_ms, protocols)
     return MemberData(
         member_id,
-        v.instance_id,
-        v.rack_id,
-        v.client_id,
-        v.client_host,
-        frozenset(v.subscribed_topic_names),
-        v.subscribed_topic_regex or "",
-        v.rebalance_timeout_ms,
-        v.server_assignor,
+        value.instance_id,
+        value.rack_id,
+        value.client_id,
+        value.client_host,
+        frozenset(value.subscribed_topic_names),
+        value.subscribed_topic_regex or "",
+        value.rebalance_timeout_ms,
+        value.server_assignor,
         classic,
     )
 
 
-def _target_epoch_of(v: ConsumerGroupTargetAssignmentMetadataValue, _group: str) -> TargetEpoch:
-    return TargetEpoch(v.assignment_epoch, v.assignment_timestamp)
+def _target_epoch_of(value: ConsumerGroupTargetAssignmentMetadataValue, _group: str) -> TargetEpoch:
+    return TargetEpoch(value.assignment_epoch, value.assignment_timestamp)
 
 
-def _target_of(v: ConsumerGroupTargetAssignmentMemberValue, _group: str, _member_id: str) -> Target:
-    return {row.topic_id: frozenset(row.partitions) for row in v.topic_partitions if row.partitions}
+def _target_of(value: ConsumerGroupTargetAssignmentMemberValue, _group: str, _member_id: str) -> Target:
+    return {row.topic_id: frozenset(row.partitions) for row in value.topic_partitions if row.partitions}
 
 
-def _current_of(v: ConsumerGroupCurrentMemberAssignmentValue, _group: str, _member_id: str) -> Current:
-    known = v.state in (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
+def _current_of(value: ConsumerGroupCurrentMemberAssignmentValue, _group: str, _member_id: str) -> Current:
+    known = value.state in (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
     return Current(
-        v.member_epoch,
-        v.previous_member_epoch,
-        MemberState(v.state) if known else MemberState.UNKNOWN,
-        _held_of(v.assigned_partitions, v.member_epoch),
-        _held_of(v.partitions_pending_revocation, v.member_epoch),
+        value.member_epoch,
+        value.previous_member_epoch,
+        MemberState(value.state) if known else MemberState.UNKNOWN,
+        _held_of(value.assigned_partitions, value.member_epoch),
+        _held_of(value.partitions_pending_revocation, value.member_epoch),
     )
 
 
@@ -286,8 +286,8 @@ def _held_of(
     return held
 
 
-def _resolved_of(v: ConsumerGroupRegularExpressionValue, _group: str, _pattern: str) -> Resolved:
-    return Resolved(frozenset(v.topics), v.version, v.timestamp)
+def _resolved_of(value: ConsumerGroupRegularExpressionValue, _group: str, _pattern: str) -> Resolved:
+    return Resolved(frozenset(value.topics), value.version, value.timestamp)
 
 
 _KEY_FIELDS: Final = {
