@@ -260,6 +260,15 @@ def test_a_negative_schema_id_is_not_requested(server: RegistryServer) -> None:
     assert not server.asked
 
 
+def test_references_in_a_circle_are_an_error_of_the_schema(server: RegistryServer) -> None:
+    """A registry that is damaged or hostile may have them; the client asked for them until Python's stack was full."""
+    server.add("one", record(("a", "int")), references=[{"name": "x", "subject": "other", "version": 1}])
+    number = server.add("other", record(("b", "int")), references=[{"name": "y", "subject": "one", "version": 1}])
+    with pytest.raises(UnknownSchemaError, match="refers to itself"):
+        Registry(server.url).schema(number)
+    assert len(server.asked) < 5
+
+
 def test_invalid_references_are_an_error_of_the_schema(server: RegistryServer) -> None:
     number = server.add("t", record(("a", "int")), references=[{"name": "x"}])
     with pytest.raises(UnknownSchemaError, match="has invalid references"):

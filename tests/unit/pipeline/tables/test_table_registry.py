@@ -288,6 +288,24 @@ def test_tokens_are_requested_and_renewed(monkeypatch: pytest.MonkeyPatch) -> No
             away.schema(99)
 
 
+@pytest.mark.parametrize("lifetime", [10**400, float("inf"), True, "soon", None], ids=range(5))
+def test_a_token_with_an_impossible_lifetime_is_used_for_a_while(
+    lifetime: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_KNOWN", {})
+
+    class Odd(RegistryServer):
+        def token(self, authorization: str, form: bytes) -> tuple[int, Any]:
+            status, answer = super().token(authorization, form)
+            return status, {**answer, "expires_in": lifetime}
+
+    with Odd(tokens=2).serving() as server:
+        number = server.add("t", {"type": "record", "name": "R", "fields": []})
+        oauth = OAuth(f"{server.url}/token", "id", "secret")
+        Registry(server.url, retry_s=1, access=Access(oauth=oauth)).schema(number)
+        assert server.given == ["token-0"]
+
+
 def test_credentials_stay_at_their_origin(server: RegistryServer) -> None:
     """Redirects were followed with all headers, so another host, or one without TLS, saw passwords and tokens."""
     number = server.add("a", {"type": "long"})

@@ -19,6 +19,7 @@ from kraft_pipeline.tables.errors import RefusedError
 from kraft_pipeline.tables.formats.valuespec import Access, OAuth
 from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_protocol.client.redirects import opened
+from kraft_protocol.sasl.oauthbearer import seconds_of
 
 REQUEST_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 1 << 20
@@ -106,5 +107,8 @@ def _token(given: OAuth, context: ssl.SSLContext | None) -> tuple[str, float]:
     token = found.get("access_token") if isinstance(found, dict) else None
     if not isinstance(token, str) or not token.isprintable():
         raise ConnectionError(f"{what}: the answer has no access_token")
-    lasts = found.get("expires_in")
-    return token, float(lasts) if isinstance(lasts, int | float) and lasts > 0 else LASTS_S
+    try:
+        lasts = seconds_of(found, "expires_in")
+    except ValueError:
+        lasts = None
+    return token, lasts if lasts is not None and lasts > 0 else LASTS_S

@@ -116,22 +116,30 @@ class Registry:
             raise UnknownSchemaError(f"{what} is of type {answer.get('schemaType', 'AVRO')}, not {kind}")
         references: dict[tuple[str, int], tuple[str, str]] = {}
         try:
-            self._refer(answer, references, what, form)
+            self._refer(answer, references, what, form, ())
         except (KeyError, TypeError, ValueError) as e:
             raise UnknownSchemaError(f"{what} has invalid references: {e!r}") from None
         names, texts = zip(*references.values(), strict=True) if references else ((), ())
         return Registered(answer["schema"], tuple(texts), tuple(names))
 
     def _refer(
-        self, answer: Mapping[str, Any], found: dict[tuple[str, int], tuple[str, str]], what: str, form: str
+        self,
+        answer: Mapping[str, Any],
+        found: dict[tuple[str, int], tuple[str, str]],
+        what: str,
+        form: str,
+        within: tuple[tuple[str, int], ...],
     ) -> None:
+        """Add the references of an answer to `found`; `within`: the references that lead to it."""
         for reference in answer.get("references") or ():
             key = (str(reference["subject"]), int(reference["version"]))
+            if key in within:
+                raise UnknownSchemaError(f"{what} refers to itself by {key[0]}, version {key[1]}")
             if key not in found:
-                if len(found) >= REFERENCES_MAX:
+                if len(found) + len(within) >= REFERENCES_MAX:
                     raise UnknownSchemaError(f"{what} refers to more than {REFERENCES_MAX} others")
                 inner = self._ask(f"/subjects/{quote(key[0], safe='')}/versions/{key[1]}{form}", what)
-                self._refer(inner, found, what, form)
+                self._refer(inner, found, what, form, (*within, key))
                 found[key] = str(reference["name"]), inner["schema"]
 
     def _ask(self, path: str, what: str) -> dict[str, Any]:

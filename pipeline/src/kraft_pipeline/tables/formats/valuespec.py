@@ -217,11 +217,12 @@ def _oauth(given: Section) -> OAuth | None:
 
 def _secret(given: Section, name: str) -> str:
     """A field's value, or the value of its environment variable; "" if neither is given."""
-    plain, variable = str(given.get(name, "")), given.get(f"{name}Env")
-    if variable is None:
+    plain = str(given.get(name, ""))
+    if given.get(f"{name}Env") is None:
         return plain
     if plain:
         raise SpecError(f"{given.path}: give either {name} or {name}Env")
+    variable = given.text(f"{name}Env")
     if variable not in os.environ:
         raise SpecError(f"{given.path}.{name}Env: environment variable {variable} does not exist")
     return os.environ[variable]
@@ -247,10 +248,11 @@ def _avro_schema(given: Section, folder: Path) -> str:
     if file:
         try:
             inline = (folder / str(file)).read_text()
-        except OSError as e:
+        except (OSError, UnicodeDecodeError) as e:
             raise SpecError(f"{given.path}.schemaFile: {e}") from None
     try:
         found: Any = json.loads(inline) if isinstance(inline, str) else inline
-    except ValueError as e:
+        text = json.dumps(found)
+    except (ValueError, TypeError) as e:  # TypeError: YAML's dates
         raise SpecError(f"{given.path}.{'schemaFile' if file else 'schema'}: this is not JSON: {e}") from None
-    return json.dumps(found) if inline else ""
+    return text if inline else ""

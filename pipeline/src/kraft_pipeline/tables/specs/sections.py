@@ -71,11 +71,18 @@ class Section:
         return tuple(found)
 
     def mapping(self, name: str) -> dict[str, str]:
-        """A mapping of names to values, all converted to texts; empty if it is missing."""
+        """A mapping of names to texts, numbers and booleans, all as texts; empty if it is missing."""
         found = self.get(name, {})
         if not isinstance(found, Mapping):
             raise SpecError(f"{self.path}.{name}: expected a mapping, not {found!r}")
-        return {str(key): str(value) for key, value in found.items()}
+        return {str(key): self._scalar(f"{name}.{key}", value) for key, value in found.items()}
+
+    def _scalar(self, name: str, value: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if not isinstance(value, str | int | float):
+            raise SpecError(f"{self.path}.{name}: {value!r} is not a text, a number, true or false")
+        return str(value)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """True or false."""
