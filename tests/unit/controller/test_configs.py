@@ -257,6 +257,8 @@ def test_quotas_are_set_read_and_removed(quorum: Quorum) -> None:
         ({"user": ""}, {"producer_byte_rate": 1.0}, "Empty user not supported"),
         ({"user": "a", "ip": "1.2.3.4"}, {"producer_byte_rate": 1.0}, "IP entity shouldnot be combined"),
         ({"ip": "1.2.3.400"}, {"connection_creation_rate": 1.0}, "1.2.3.400 is not a valid IP or resolvable host."),
+        ({"ip": "1.2.3.²"}, {"connection_creation_rate": 1.0}, "1.2.3.² is not a valid IP or resolvable host."),
+        ({"ip": f"1.2.3.{'9' * 5000}"}, {"connection_creation_rate": 1.0}, "is not a valid IP or resolvable host."),
         ({"ip": "1.2.3.4"}, {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
         ({"user": "a"}, {"no_such_key": 1.0}, "Invalid configuration key no_such_key"),
         ({"user": "a"}, {"producer_byte_rate": 0.0}, "Quota producer_byte_rate must be greater than 0"),

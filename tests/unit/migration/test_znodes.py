@@ -47,6 +47,10 @@ def test_a_partition_names_its_recovery_only_while_it_recovers() -> None:
         (b'{"topic_id":7}', "the field topic_id is 7, not of type str"),
         (b'{"topic_id":"x","partitions":{}}', "the field topic_id: not a UUID: 'x'"),
         (b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"a":[1]}}', "'a' is not the number of a partition"),
+        (
+            '{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"²":[1]}}'.encode(),
+            "'²' is not the number of a partition",
+        ),
         (b'{"topic_id":"AAECAwQFBgcICQoLDA0ODw","partitions":{"0":["1"]}}', "must have a list of broker ids"),
     ],
 )

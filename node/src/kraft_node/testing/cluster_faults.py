@@ -103,7 +103,7 @@ class ClusterFaults(DiskFaults):
             ends = (
                 self._kill, self._kill_several, self._leave, self._stop, self._fill_disk, self._restore_rotten
             )  # fmt: skip
-            if fault in ends and not self._noticed():
+            if fault in ends and not self._wait_until_noticed():
                 continue
             self.done.append(fault.__name__.strip("_"))
             world.note("faults", f"{self.done[-1].replace('_', ' ')} {machine.name}")

@@ -117,8 +117,8 @@ def is_host(name: str) -> bool:
     labels = name.rstrip(".").split(".")
     if ":" in name:
         return all(c in "0123456789abcdefABCDEF:.%" for c in name)
-    if all(label.isdigit() for label in labels):
-        return len(labels) == 4 and all(int(label) <= 255 for label in labels)
+    if all(label.isascii() and label.isdigit() for label in labels):
+        return len(labels) == 4 and all(len(label) <= 3 and int(label) <= 255 for label in labels)
     return all(label and label.replace("-", "a").isalnum() and label.isascii() for label in labels)
 
 

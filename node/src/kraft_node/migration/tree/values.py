@@ -7,6 +7,7 @@ Kafka does.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -16,6 +17,7 @@ T = TypeVar("T")
 
 RECOVERED: Final = 0
 MISSING: Final = object()
+_DIGITS: Final = re.compile(r"[0-9]{1,19}")
 
 
 class ZnodeError(Exception):
@@ -108,7 +110,7 @@ class ZnodeFields:
     def number(self, name: str, default: Any = MISSING) -> int:
         """An integer that may be written as text."""
         value = self.all.get(name, default)
-        if isinstance(value, str) and value.lstrip("-").isdigit():
+        if isinstance(value, str) and _DIGITS.fullmatch(value.removeprefix("-")):
             return int(value)
         return self.get(name, int, default)
 
@@ -134,7 +136,7 @@ def read_topic(path: str, data: bytes) -> TopicValue:
     lists = {name: fields.get(name, dict, {}) for name in ("partitions", "adding_replicas", "removing_replicas")}
     found = {}
     for key, replicas in lists["partitions"].items():
-        if not key.isdigit():
+        if not _DIGITS.fullmatch(key):
             raise ZnodeError(path, f"the field partitions: {key!r} is not the number of a partition")
         found[int(key)] = Assignment(
             fields.numbers("partitions", replicas),
