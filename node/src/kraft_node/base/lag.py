@@ -20,8 +20,8 @@ SLOW_S: Final = 0.1
 BUCKETS: Final = 33
 """Bucket n counts turns shorter than 2^n microseconds; the last bucket counts all longer turns."""
 
-FIRST_TOLD: Final = 6
-LAST_TOLD: Final = 24
+FIRST_SHOWN: Final = 6
+LAST_SHOWN: Final = 24
 """The range of buckets in the metrics: from 64 microseconds to 16 seconds."""
 
 
@@ -53,8 +53,8 @@ class LoopLag:
 
     def cumulative(self) -> Iterator[tuple[str, int]]:
         """(bound in seconds, turns up to it) for each bucket, as in Prometheus."""
-        seen = sum(self.counts[:FIRST_TOLD])
-        for bucket in range(FIRST_TOLD, LAST_TOLD + 1):
+        seen = sum(self.counts[:FIRST_SHOWN])
+        for bucket in range(FIRST_SHOWN, LAST_SHOWN + 1):
             seen += self.counts[bucket]
             yield f"{(1 << bucket) / 1_000_000:g}", seen
         yield "+Inf", self.count
