@@ -325,7 +325,7 @@ def test_a_topic_that_is_deleted_while_a_scrub_is_planned_is_left_out(
     cluster = SimpleNamespace(
         topics=lambda: dict(there),
         config=config,
-        known=lambda names: {name: {there[name].id} if name in there else set() for name in names},
+        topic_ids=lambda names: {name: {there[name].id} if name in there else set() for name in names},
         offsets=lambda wanted: dict.fromkeys(wanted, 0),
         address=lambda node: f"b{node}",
     )
