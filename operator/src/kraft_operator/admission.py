@@ -87,7 +87,9 @@ def refusals_of_cluster(spec: Mapping[str, Any], status: Mapping[str, Any] = NOT
     lines = [*cluster_config_problems(parsed), *listener_problems(parsed), *window_problems(parsed)]
     level = parsed.metadata_version
     if level is not None and level_of(level) is None:
-        lines.append(f"spec.metadataVersion: {level} is not known to this operator: {NAMES[0]} to {NAMES[-1]} are")
+        lines.append(
+            f"spec.metadataVersion: {level} is unknown to this operator, which knows {NAMES[0]} to {NAMES[-1]}"
+        )
     return [*lines, *_refusals_by_mode(parsed, status)]
 
 
