@@ -156,13 +156,13 @@ def test_a_log_that_begins_behind_its_snapshots_is_refused(tmp_path: Path) -> No
 
 
 def test_the_metadata_of_a_running_cluster_is_read_from_its_controllers(members: Any, live: Any) -> None:
-    shell, said = live
+    shell, printed = live
     members.create("first", 2, 1)
     shell.run(["ls", "/image/topics/byName"])
-    assert "first" in said
-    said.clear()
+    assert "first" in printed
+    printed.clear()
     shell.run(["ls", "/image/cluster/brokers"])
-    assert sorted(said) == [str(number) for number in sorted(members.broker_ids)]
+    assert sorted(printed) == [str(number) for number in sorted(members.broker_ids)]
 
 
 def test_a_configuration_has_client_settings_and_may_name_the_controllers(
@@ -187,11 +187,11 @@ def test_a_configuration_has_client_settings_and_may_name_the_controllers(
 
 
 def test_the_shell_follows_the_cluster_without_becoming_a_member(members: Any, live: Any) -> None:
-    shell, said = live
+    shell, printed = live
     before = {observer.replica_id for observer in members.quorum().observers}
     members.create("second", 1, 1)
     shell.run(["cat", "/image/topics/byName/second/name"])
-    assert said == ["second"]
+    assert printed == ["second"]
     assert {observer.replica_id for observer in members.quorum().observers} == before
 
 
@@ -207,14 +207,14 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture
 def live(members: Any) -> Any:
     source = Controllers(members.bootstrap_controllers)
-    said: list[str] = []
-    yield Shell(source, said.append, interactive=False), said
+    printed: list[str] = []
+    yield Shell(source, printed.append, interactive=False), printed
     source.close()
 
 
 def shell_of(snapshot: Path) -> tuple[Shell, list[str]]:
-    said: list[str] = []
-    return Shell(SnapshotSource(str(snapshot)), said.append, interactive=True), said
+    printed: list[str] = []
+    return Shell(SnapshotSource(str(snapshot)), printed.append, interactive=True), printed
 
 
 SESSION = [
@@ -237,42 +237,44 @@ SESSION = [
 
 
 def test_the_commands_of_the_draft(snapshot: Path) -> None:
-    shell, said = shell_of(snapshot)
+    shell, printed = shell_of(snapshot)
     for line, answer in SESSION:
-        said.clear()
+        printed.clear()
         shell.run(line.split())
-        assert said == answer, line
+        assert printed == answer, line
 
 
 def test_help_and_man_name_every_command(snapshot: Path) -> None:
-    shell, said = shell_of(snapshot)
+    shell, printed = shell_of(snapshot)
     shell.run(["help"])
-    assert all(name in "\n".join(said) for name in ("cat", "cd", "exit", "find", "help", "history", "ls", "man", "pwd"))
+    assert all(
+        name in "\n".join(printed) for name in ("cat", "cd", "exit", "find", "help", "history", "ls", "man", "pwd")
+    )
     for name in metadata_shell.COMMANDS:
-        said.clear()
+        printed.clear()
         shell.run(["man", name])
-        assert said[0].startswith(f"{name}: {metadata_shell.COMMANDS[name]}")
+        assert printed[0].startswith(f"{name}: {metadata_shell.COMMANDS[name]}")
 
 
 def test_the_prompt_reads_commands_until_exit_and_keeps_their_history(snapshot: Path) -> None:
-    shell, said = shell_of(snapshot)
+    shell, printed = shell_of(snapshot)
     lines = iter(["cd /image", "", "bogus", "history 2", "exit", "never read"])
     shell.talk(lambda _prompt: next(lines))
     assert next(lines) == "never read"
-    assert said[0] == "[ Kafka Metadata Shell ]"
-    assert said[1].startswith("invalid choice: 'bogus' (choose from 'cat', 'cd',")
-    assert said[2:] == ["    1  bogus", "    2  history 2"]
+    assert printed[0] == "[ Kafka Metadata Shell ]"
+    assert printed[1].startswith("invalid choice: 'bogus' (choose from 'cat', 'cd',")
+    assert printed[2:] == ["    1  bogus", "    2  history 2"]
 
 
 def test_the_prompt_survives_an_interrupt_and_ends_with_the_input(snapshot: Path) -> None:
-    shell, said = shell_of(snapshot)
+    shell, printed = shell_of(snapshot)
     ends = iter([KeyboardInterrupt, EOFError])
 
     def read(_prompt: str) -> str:
         raise next(ends)
 
     shell.talk(read)
-    assert said == ["[ Kafka Metadata Shell ]", "^C"]
+    assert printed == ["[ Kafka Metadata Shell ]", "^C"]
 
 
 def test_paths_are_completed(snapshot: Path) -> None:

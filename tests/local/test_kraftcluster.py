@@ -66,13 +66,13 @@ class Cluster:
 
     def must(self, *words: str) -> str:
         done = self.run(*words)
-        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.said()}"
+        assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.printed()}"
         return done.stdout
 
     def up(self) -> str:
         return self.must("up", "--file", str(self.file), "--port", str(self.port), "--detach", "--timeout", "150")
 
-    def said(self) -> str:
+    def printed(self) -> str:
         log = self.data / "sample" / "supervisor.log"
         return log.read_text() if log.exists() else ""
 

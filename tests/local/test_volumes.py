@@ -51,5 +51,7 @@ def test_a_volume_is_emptied_and_left_out_while_clients_work(cluster: Cluster, t
         assert len([name for name in _logs(cluster, node, "data") if name.startswith(f"{TOPIC}-")]) == PARTITIONS
     assert not traffic.failed
     assert sorted(traffic.seen) == sorted(set(traffic.acknowledged)), json.dumps(cluster.resource()["status"])
-    said = cluster.said()
-    assert said.index("MarkVolume 101: volume more is emptying") < said.index("MarkVolume 101: volume more is empty\n")
+    printed = cluster.printed()
+    assert printed.index("MarkVolume 101: volume more is emptying") < printed.index(
+        "MarkVolume 101: volume more is empty\n"
+    )

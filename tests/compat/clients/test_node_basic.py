@@ -177,17 +177,17 @@ def test_every_log_line_is_an_object_on_request(make_node: MakeNode) -> None:
 
 def test_the_start_is_refused_with_the_reason(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node()
-    said = refusal(node)
-    assert str(node.data) in said
-    assert "format" in said
+    printed = refusal(node)
+    assert str(node.data) in printed
+    assert "format" in printed
 
     node.format()
     meta = node.data / "meta.properties"
     text = meta.read_text()
     meta.write_text(text.replace("node.id=1", "node.id=7"))
-    said = refusal(node)
-    assert "7" in said
-    assert str(node.data) in said
+    printed = refusal(node)
+    assert "7" in printed
+    assert str(node.data) in printed
     meta.write_text(text)
 
     other = make_node("other")
@@ -200,8 +200,8 @@ def test_the_start_is_refused_with_the_reason(make_node: MakeNode, tmp_path: Pat
     second.mkdir()
     (second / "meta.properties").write_text(text.replace("cluster.id=k", "cluster.id=K"))
     node.overrides["log.dirs"] = f"{node.folder / 'data'},{second}"
-    said = refusal(node)
-    assert "cluster" in said.lower()
+    printed = refusal(node)
+    assert "cluster" in printed.lower()
 
 
 def test_a_port_that_is_taken_refuses_the_start(make_node: MakeNode) -> None:
@@ -216,9 +216,9 @@ def test_a_port_that_is_taken_refuses_the_start(make_node: MakeNode) -> None:
 def test_wrong_values_stop_the_start_naming_key_and_value(make_node: MakeNode) -> None:
     node = make_node()
     node.format()
-    said = refusal(node, "--override", "num.partitions=many")
-    assert "num.partitions" in said
-    assert "many" in said
+    printed = refusal(node, "--override", "num.partitions=many")
+    assert "num.partitions" in printed
+    assert "many" in printed
 
 
 def _descriptors(wanted: int) -> int:

@@ -84,7 +84,7 @@ def test_a_quorum_state_at_the_last_epoch_is_refused_with_the_remedy(members: Me
     process = node.process
     assert process is not None
     assert process.wait(60) != 0
-    said = node.tail()
-    assert f"quorum-state: leaderEpoch {LAST}" in said
-    assert "Stop all nodes" in said
-    assert "Traceback" not in said
+    printed = node.tail()
+    assert f"quorum-state: leaderEpoch {LAST}" in printed
+    assert "Stop all nodes" in printed
+    assert "Traceback" not in printed

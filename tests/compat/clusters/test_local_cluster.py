@@ -49,14 +49,14 @@ class Started:
             text=True,
             start_new_session=True,
         )
-        self._said: list[str] = []
+        self._lines: list[str] = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._said.append(line)
+            self._lines.append(line)
 
     @property
     def processes(self) -> dict[int, int]:
@@ -65,8 +65,8 @@ class Started:
         return {int(node_id): pid for node_id, pid in reported["local"]["pids"].items()}
 
     @property
-    def said(self) -> str:
-        return "".join(self._said)
+    def printed(self) -> str:
+        return "".join(self._lines)
 
     @property
     def bootstrap(self) -> str:
@@ -79,8 +79,8 @@ class Started:
         return bool(ready["status"] == "True" and len(reported["local"]["pids"]) == len((*CONTROLLERS, *BROKERS)))
 
     def is_ready(self) -> bool:
-        assert self.process.poll() is None, self.said
-        return "Ctrl-C stops all" in self.said
+        assert self.process.poll() is None, self.printed
+        return "Ctrl-C stops all" in self.printed
 
     def stop(self) -> int:
         """Send Ctrl-C, and a second time if the program does not end."""
@@ -193,9 +193,9 @@ def test_kcat_does_not_notice_the_kill_of_any_single_process(started: Started, t
     # connections).
     kcat += ["-X", "enable.sparse.connections=false", "-X", "reconnect.backoff.max.ms=500"]
     safe = ["-X", "acks=all", "-X", "enable.idempotence=true", "-X", "message.timeout.ms=0"]
-    with (tmp_path / "said").open("wb") as said, (tmp_path / "seen").open("wb") as seen:
-        producer = subprocess.Popen([*kcat, "-P", *safe], stdin=subprocess.PIPE, stdout=said, stderr=said)
-        consumer = subprocess.Popen([*kcat, "-C", "-u", "-o", "beginning"], stdout=seen, stderr=said)
+    with (tmp_path / "printed").open("wb") as printed, (tmp_path / "seen").open("wb") as seen:
+        producer = subprocess.Popen([*kcat, "-P", *safe], stdin=subprocess.PIPE, stdout=printed, stderr=printed)
+        consumer = subprocess.Popen([*kcat, "-C", "-u", "-o", "beginning"], stdout=seen, stderr=printed)
     over = threading.Event()
     lines: list[bytes] = []
 
@@ -216,7 +216,7 @@ def test_kcat_does_not_notice_the_kill_of_any_single_process(started: Started, t
         for node_id in (*CONTROLLERS, *BROKERS):
             wait_for("everybody is well", lambda: started.is_whole("t"), PATIENCE_S)
             for client in (producer, consumer):
-                assert client.poll() is None, (tmp_path / "said").read_text()
+                assert client.poll() is None, (tmp_path / "printed").read_text()
                 wait_for("it is connected to all", lambda c=client: started.has_all_connections(c.pid), PATIENCE_S)
             before, count = started.processes[node_id], len(lines)
             os.kill(before, signal.SIGKILL)
@@ -224,11 +224,11 @@ def test_kcat_does_not_notice_the_kill_of_any_single_process(started: Started, t
             wait_for("lines go on", lambda c=count: (tmp_path / "seen").read_bytes().count(b"\n") > c, PATIENCE_S)
         over.set()
         typing.join(PATIENCE_S)
-        assert producer.wait(PATIENCE_S) == 0, (tmp_path / "said").read_text()
+        assert producer.wait(PATIENCE_S) == 0, (tmp_path / "printed").read_text()
         wait_for(
             "all lines are consumed", lambda: (tmp_path / "seen").read_bytes().count(b"\n") >= len(lines), PATIENCE_S
         )
-        assert consumer.poll() is None, (tmp_path / "said").read_text()
+        assert consumer.poll() is None, (tmp_path / "printed").read_text()
     finally:
         over.set()
         for process in (producer, consumer):
@@ -236,7 +236,7 @@ def test_kcat_does_not_notice_the_kill_of_any_single_process(started: Started, t
             process.wait()
         typing.join()
     assert (tmp_path / "seen").read_bytes().splitlines() == lines
-    assert "elivery failed" not in (tmp_path / "said").read_text()
+    assert "elivery failed" not in (tmp_path / "printed").read_text()
 
 
 def test_ctrl_c_stops_all_nodes_cleanly(started: Started) -> None:

@@ -98,10 +98,10 @@ def test_a_restarted_broker_replaces_its_killed_process_at_once(members: Members
     _whole(members)
     for node_id in (102, 103):
         members.nodes[node_id].kill()
-        said = members.nodes[node_id].log.stat().st_size
+        printed_before = members.nodes[node_id].log.stat().st_size
         members.start(node_id)
         wait_for("it is unfenced", partial(_is_unfenced, members, node_id))
-        lines = members.nodes[node_id].log.read_text()[said:]
+        lines = members.nodes[node_id].log.read_text()[printed_before:]
         assert "broker is registered" in lines
         assert "DUPLICATE_BROKER_REGISTRATION" not in lines, "it waited for the lease of its former self"
         assert "after-a-kill" in members.topics(node_id) or members.topics(node_id) == members.topics(101)

@@ -193,9 +193,9 @@ def test_a_full_disk_refuses_the_start_with_the_reason(make_node: MakeNode, smal
     node = make_node(overrides={"log.dirs": str(disk)})
     node.format()
     fill(disk)
-    said = refusal(node)
-    assert str(disk) in said
-    assert "No space left" in said
+    printed = refusal(node)
+    assert str(disk) in printed
+    assert "No space left" in printed
 
 
 def test_a_read_only_disk_refuses_the_start_with_the_reason(
@@ -205,9 +205,9 @@ def test_a_read_only_disk_refuses_the_start_with_the_reason(
     node = make_node(overrides={"log.dirs": str(disk)})
     node.format()
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-    said = refusal(node)
-    assert str(disk) in said
-    assert "Read-only" in said
+    printed = refusal(node)
+    assert str(disk) in printed
+    assert "Read-only" in printed
 
 
 def test_torn_tails_and_missing_indexes_are_mended_after_a_kill(make_node: MakeNode) -> None:

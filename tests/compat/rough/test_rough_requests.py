@@ -37,10 +37,10 @@ def test_random_requests_cause_no_fault(tmp_path: Path) -> None:
     node = Ours("node", tmp_path)
     node.start()
     try:
-        said = shower(node, rng)
+        printed = shower(node, rng)
     finally:
         node.kill()
-    assert "Traceback" not in said, said[said.index("Traceback") - 500 :][:4000]
+    assert "Traceback" not in printed, printed[printed.index("Traceback") - 500 :][:4000]
 
 
 def shower(node: Ours, rng: random.Random) -> str:
@@ -67,6 +67,6 @@ def shower(node: Ours, rng: random.Random) -> str:
     assert node.process is not None
     assert node.process.poll() is None
     node.wait_ready()
-    said = node.log.read_text()
+    printed = node.log.read_text()
     assert node.stop() == 0
-    return said
+    return printed

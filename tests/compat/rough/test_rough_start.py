@@ -49,10 +49,10 @@ def start_refused(node: Ours, *options: str) -> str:
         [*node._command("server", str(node.properties())), *options],
         capture_output=True, timeout=LONG_S, text=True, check=False,
     )  # fmt: skip
-    said = done.stdout + done.stderr
-    assert done.returncode == 1, said
-    assert "Traceback" not in said
-    return said.strip().splitlines()[-1]
+    printed = done.stdout + done.stderr
+    assert done.returncode == 1, printed
+    assert "Traceback" not in printed
+    return printed.strip().splitlines()[-1]
 
 
 # --- refusals ---
@@ -124,15 +124,15 @@ REFUSALS: dict[str, tuple[Callable[[SeveralDirectories], None], tuple[str, ...]]
 def test_impossible_starts_are_refused(node: SeveralDirectories, name: str) -> None:
     spoil, words = REFUSALS[name]
     spoil(node)
-    said = start_refused(node)
-    assert [word for word in words if word not in said] == [], said
+    printed = start_refused(node)
+    assert [word for word in words if word not in printed] == [], printed
 
 
 def test_two_nodes_cannot_use_the_same_directory(node: SeveralDirectories) -> None:
     node.start()
-    said = start_refused(node)
-    assert "/d1" in said
-    assert "another process" in said
+    printed = start_refused(node)
+    assert "/d1" in printed
+    assert "another process" in printed
 
 
 def test_a_port_that_is_taken_is_named(node: SeveralDirectories, tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ def test_a_port_that_is_taken_is_named(node: SeveralDirectories, tmp_path: Path)
     other = SeveralDirectories("other", tmp_path / "other", dict(node.overrides), node.port, free_ports(1)[0])
     other.overrides |= {"log.dirs": str(tmp_path / "o1"), "metadata.log.dir": str(tmp_path / "o1")}
     format_both(other)
-    said = start_refused(other)
-    assert str(node.port) in said
+    printed = start_refused(other)
+    assert str(node.port) in printed
 
 
 def test_unknown_keys_warn_once_each(node: SeveralDirectories) -> None:

@@ -86,8 +86,8 @@ def test_replicas_move_by_kafkas_tool_and_back(two: TwoDirectories, tmp_path: Pa
     origin = two.holder("t")
     assert origin is not None
     for target in (1 - origin, origin):
-        said = two.reassign("t", target, tmp_path, "--execute")
-        assert f"moving log directory to {two.paths[target]} for replica t-0 with broker 1" in said
+        printed = two.reassign("t", target, tmp_path, "--execute")
+        assert f"moving log directory to {two.paths[target]} for replica t-0 with broker 1" in printed
         assert send(node, "t", 0, [b"meanwhile"]) == []
         values.append(b"meanwhile")
         wait_for("the move", lambda number=target: two.holder("t") == number, LONG_S)

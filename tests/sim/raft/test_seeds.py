@@ -22,8 +22,8 @@ EVENTS = 2000
 @pytest.mark.parametrize("part", seeds(range(PARTS), EVERYDAY_PARTS))
 def test_laws_hold_under_every_seed(part: int) -> None:
     size = SEEDS // PARTS
-    said: list[str] = []
-    assert not sweep(range(1 + part * size, 1 + (part + 1) * size), EVENTS, said.append), "\n".join(said)
+    printed: list[str] = []
+    assert not sweep(range(1 + part * size, 1 + (part + 1) * size), EVENTS, printed.append), "\n".join(printed)
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:

@@ -15,7 +15,7 @@ BIG_VARINT = b"\xff\xff\xff\xff\x0f"
 
 
 @pytest.mark.parametrize(
-    ("cls", "version", "raw", "said"),
+    ("cls", "version", "raw", "message"),
     [
         (messages.MetadataRequest, 1, b"\x00\x00\x00\x02\x00\x01a", "2 .*are left|too few"),
         (messages.MetadataRequest, 1, b"\xff\xff\xff\xfe", "wants -2"),
@@ -34,8 +34,8 @@ BIG_VARINT = b"\xff\xff\xff\xff\x0f"
         (messages.ApiVersionsRequest, 9, b"", "no version 9"),
     ],
 )
-def test_malformed_messages_are_refused(cls: Any, version: int, raw: bytes, said: str) -> None:
-    with pytest.raises(DecodeError, match=said):
+def test_malformed_messages_are_refused(cls: Any, version: int, raw: bytes, message: str) -> None:
+    with pytest.raises(DecodeError, match=message):
         codec.decode(cls, raw, version)
 
 

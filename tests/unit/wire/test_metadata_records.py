@@ -25,7 +25,7 @@ def test_every_type_has_a_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "message"),
     [
         (b"", "ends in its head"),
         (b"\x01\x02", "ends in its head"),
@@ -40,8 +40,8 @@ def test_every_type_has_a_record() -> None:
         (RAW[:-1], "too few"),
     ],
 )
-def test_broken_records_are_refused(raw: bytes, said: str) -> None:
-    with pytest.raises(DecodeError, match=said):
+def test_broken_records_are_refused(raw: bytes, message: str) -> None:
+    with pytest.raises(DecodeError, match=message):
         decode_record(raw)
 
 

@@ -57,21 +57,21 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("wrong", [WRONG, table_spec.SpecError("spec.table.path: no")])
 def test_a_table_that_can_never_begin_does_not_end_the_others(wrong: Exception) -> None:
     """The exception of its constructor ended the whole process, again after each restart."""
-    runs, said = Runs({"bad": [wrong]}), list[str]()
-    found = Fleet(specs("bad", "good"), runs.writer, wait=said.append)
+    runs, printed = Runs({"bad": [wrong]}), list[str]()
+    found = Fleet(specs("bad", "good"), runs.writer, wait=printed.append)
     with pytest.raises(type(wrong)):
         found.run()
     assert runs.done == ["good"]
     assert found.failures == {"/data/bad": wrong}
-    assert said == [f"shop/bad has ended, other tables continue: {wrong}"]
+    assert printed == [f"shop/bad has ended, other tables continue: {wrong}"]
 
 
 @pytest.mark.timeout(20)
 def test_a_table_whose_store_is_away_begins_later() -> None:
-    runs, said = Runs({"away": [AWAY, AWAY]}), list[str]()
-    assert Fleet(specs("away", "good"), runs.writer, wait=said.append).run() == 2
+    runs, printed = Runs({"away": [AWAY, AWAY]}), list[str]()
+    assert Fleet(specs("away", "good"), runs.writer, wait=printed.append).run() == 2
     assert sorted(runs.done) == ["away", "good"]
-    assert said == [f"shop/away begins later: {AWAY}"] * 2
+    assert printed == [f"shop/away begins later: {AWAY}"] * 2
 
 
 @pytest.mark.timeout(20)

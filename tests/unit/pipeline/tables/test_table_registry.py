@@ -278,8 +278,8 @@ def test_tokens_are_requested_and_renewed(monkeypatch: pytest.MonkeyPatch) -> No
         for number in numbers:
             client.schema(number)
         assert server.given == ["token-0", "token-1", "token-2"]
-        said = {name.lower(): value for name, value in server.headers[0].items()}
-        assert (said["target-sr-cluster"], said["confluent-identity-pool-id"]) == ("lsrc-1", "pool-1")
+        given = {name.lower(): value for name, value in server.headers[0].items()}
+        assert (given["target-sr-cluster"], given["confluent-identity-pool-id"]) == ("lsrc-1", "pool-1")
         wrong = Registry(server.url, retry_s=60, access=Access(oauth=OAuth(f"{server.url}/token", "id", "wrong")))
         with pytest.raises(RefusedError, match=r"tokens of .*: 401 Unauthorized"):
             wrong.schema(99)

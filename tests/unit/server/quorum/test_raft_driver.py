@@ -275,17 +275,17 @@ def test_voters_in_the_log_are_kept_in_the_log_and_in_snapshots() -> None:
         endpoints=[stored.VotersRecord.Endpoint("CONTROLLER", "somewhere", 9999)],
         k_raft_version_feature=stored.VotersRecord.KRaftVersionFeature(0, 1),
     )
-    said = [
+    voters = [
         (ControlType.KRAFT_VERSION, codec.encode(version, 0)),
         (ControlType.KRAFT_VOTERS, codec.encode(stored.VotersRecord(version=0, voters=[voter]), 0)),
     ]
     storage = MemoryStorage()
-    storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, said)
+    storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, voters)
     node = Node(storage).start()
     assert node.reported == [("commit", 2), ("leader", 1)]
     first = [(record.type, record.value) for record in iter_control_records(storage.batches[0])]
-    assert [kind for kind, _ in first] == [ControlType.LEADER_CHANGE, *(kind for kind, _ in said)]
-    assert first[1:] == said
+    assert [kind for kind, _ in first] == [ControlType.LEADER_CHANGE, *(kind for kind, _ in voters)]
+    assert first[1:] == voters
     append(node.driver, [topic(1)])
     node.world.run()
     node.driver.snapshots.take()
@@ -302,12 +302,12 @@ def test_voters_in_the_log_are_kept_in_the_log_and_in_snapshots() -> None:
 def test_a_voter_of_another_directory_does_not_lead() -> None:
     version = stored.KRaftVersionRecord(version=0, k_raft_version=1)
     voter = stored.VotersRecord.Voter(voter_id=1, voter_directory_id=Uuid(b"E" * 16))
-    said = [
+    voters = [
         (ControlType.KRAFT_VERSION, codec.encode(version, 0)),
         (ControlType.KRAFT_VOTERS, codec.encode(stored.VotersRecord(version=0, voters=[voter]), 0)),
     ]
     storage = MemoryStorage()
-    storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, said)
+    storage.files[SnapshotId(0, 0)] = snapshot_header_batch(0, 0, 0, voters)
     node = Node(storage).start()
     node.world.run(10_000)
     assert node.reported == []
