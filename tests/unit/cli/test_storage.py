@@ -106,6 +106,11 @@ def test_a_foreign_directory_is_refused_before_anything_is_written(tmp_path: Pat
         (True, ["-I", "1@h:1:JEXY6aqzQY-32P5TStzaFg"], "You cannot specify controller.quorum.voters"),
         (False, [], "you must specify one of the following: --standalone"),
         (False, ["-I", "1@h:JEXY6aqzQY-32P5TStzaFg"], "does not have the form id@hostname:port:directory"),
+        (
+            False,
+            ["-I", "2147483648@h:1:JEXY6aqzQY-32P5TStzaFg"],
+            "does not have the form id@hostname:port:directory",
+        ),
         (False, ["-I", "1@h:1:JEXY6aqzQY-32P5TStzaFg,1@h:2:JEXY6aqzQY-32P5TStzaFg"], "more than once"),
         (False, ["-s", "-f", "kraft.version=0"], "Cannot set kraft.version to 0"),
         (True, ["-f", "kraft.version=1"], "Cannot set kraft.version to 1 unless"),

@@ -16,17 +16,22 @@ from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.log_batches import MetadataBatch, decode_batches
 from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from kraft_protocol.records.batch import whole_batches
+from kraft_protocol.records.control import ControlType
 from kraft_protocol.wire.api import ApiKey
 
 CHECKPOINT: Final = ".checkpoint"
 FETCH_BYTES: Final = 8 * 1024 * 1024
+HEADER: Final = ControlType.SNAPSHOT_HEADER
 TRIES_MAX: Final = 20
 """Maximum of attempts to find the leader, at most a second apart (an election takes one or two)."""
 TRY_PAUSE_S: Final = 0.5
-NOT_LEADER_CODES: Final = frozenset({6, 74, 75})
-"""NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: the answer names leader and epoch."""
+NOT_LEADER_CODES: Final = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
+)
+"""The answer names leader and epoch."""
 
 
 NO_LIMIT: Final = 1 << 62
@@ -52,7 +57,7 @@ class ImageSource:
 
     def _load(self, batches: Iterable[MetadataBatch], end_offset: int, epoch: int) -> None:
         found = list(batches)
-        times = [_contained_ms(control) for batch in found for control in batch.control if control.type == 3]
+        times = [_contained_ms(control) for batch in found for control in batch.control if control.type == HEADER]
         records = (record for batch in found for _, record in batch.records)
         self.loader.load(records, end_offset - 1, epoch, max(times, default=-1))
         self.loader.publish(is_snapshot=True)
@@ -199,6 +204,8 @@ class Controllers(ImageSource):
             if found.diverging_epoch is not None and found.diverging_epoch.end_offset >= 0:
                 self._forget()
                 continue
+            if found.high_watermark < 0:  # a new leader does not know yet what is committed
+                return False
             batches = list(decode_batches(bytes(found.records or b"")))
             before = self._next
             self._next = self._apply(batches, self._next, found.high_watermark)
@@ -224,7 +231,7 @@ class Controllers(ImageSource):
             if self._client is None or self._client.address != where:
                 self.close()
                 self._client = NodeClient(leader[0].host, leader[0].port, security=self._security)
-        elif found.error_code == 6:
+        elif found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             # The answer does not name the leader: send the request to the next controller.
             self._servers.append(self._servers.pop(0))
             self.close()
@@ -255,8 +262,6 @@ class Controllers(ImageSource):
 
 
 def _name(code: int) -> str:
-    from kraft_protocol.errors import ErrorCode
-
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FEATURES: Final = tuple(sorted(name for name in SUPPORTED_RANGES if name != METADATA_VERSION))
 _SHORT_MAX: Final = 32767
+ID_MAX: Final = 2**31 - 1
+PORT_MAX: Final = 65535
 
 
 class InitialVoter(NamedTuple):
@@ -54,7 +56,7 @@ def parse_voters(text: str) -> list[InitialVoter]:
     voters: dict[int, InitialVoter] = {}
     for entry in text.rstrip(",").split(","):
         match = _VOTER.fullmatch(entry.strip())
-        if not match or int(match[3]) > 65535:
+        if not match or int(match[1]) > ID_MAX or int(match[3]) > PORT_MAX:
             raise ToolError(
                 f"--initial-controllers: {entry.strip()!r} does not have the form id@hostname:port:directory"
             )

@@ -11,6 +11,7 @@ from typing import Any, Final
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import CORDONED, THROTTLED, Quorum
 from kraft_protocol.client.aio import Address, Client, UnreachableError
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import name_of
@@ -22,15 +23,19 @@ UPGRADE: Final = 1
 """The type of a feature update (KIP-584): upgrades only."""
 SET: Final = 0
 DELETE: Final = 1
-GONE: Final = frozenset({102, 126})
-"""BROKER_ID_NOT_REGISTERED, DUPLICATE_VOTER: the step was done before."""
-NOT_CONTROLLER: Final = 41
-VOTER_NOT_FOUND: Final = 127
+GONE: Final = frozenset({ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.DUPLICATE_VOTER})
+"""The step was done before."""
 LISTENER: Final = "CONTROLLER"
-LEFT: Final = frozenset({3, 9})
-"""UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE: the replica to move has left the broker."""
-LASTING: Final = frozenset({40, 42, 44, 96})
-"""INVALID_CONFIG, INVALID_REQUEST (for wrong values of brokers), POLICY_VIOLATION, FEATURE_UPDATE_FAILED."""
+LEFT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REPLICA_NOT_AVAILABLE})
+"""The replica to move has left the broker."""
+LASTING: Final = frozenset(
+    {
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,  # for wrong values of brokers
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.FEATURE_UPDATE_FAILED,
+    }
+)
 
 KafkaStep = (
     do.SetConfig
@@ -123,7 +128,7 @@ def _request(step: KafkaStep, quorum: Quorum | None, controllers: Mapping[int, A
         return m.UnregisterBrokerRequest(step.node)
     known = {} if quorum is None else {**quorum.observers, **quorum.voters}
     if step.node not in known:
-        raise RefusedError(VOTER_NOT_FOUND, f"the leader does not know node {step.node}")
+        raise RefusedError(ErrorCode.VOTER_NOT_FOUND, f"the leader does not know node {step.node}")
     directory = Uuid(known[step.node].directory)
     if isinstance(step, do.RemoveVoter):
         return m.RemoveRaftVoterRequest(None, step.node, directory)

@@ -28,19 +28,24 @@ from kraft_operator.plan.topics import (
     unseen,
 )
 from kraft_protocol.client.aio import Address, Client, UnreachableError
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import parse_uuid, uuid_text
 from kraft_protocol.wire import messages as m
 
 TOPIC: Final = 2
 DYNAMIC_TOPIC: Final = 1
 """ConfigSource of DescribeConfigs: the topic's own value."""
-UNKNOWN: Final = frozenset({3, 17, 100})
-"""UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION (no topic can have this name), UNKNOWN_TOPIC_ID."""
-DENIED: Final = 29
-"""TOPIC_AUTHORIZATION_FAILED."""
-EXISTS: Final = 36
-TIMED_OUT: Final = 7
-"""REQUEST_TIMED_OUT: the request may still take effect."""
+UNKNOWN: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,  # no topic can have this name
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+EXISTS: Final = ErrorCode.TOPIC_ALREADY_EXISTS
+TIMED_OUT: Final = ErrorCode.REQUEST_TIMED_OUT
+"""The request may still take effect."""
 TIMEOUT_MS: Final = 2500
 A_REQUEST: Final = 500
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from kraft_operator.plan.users import ACLS, ALLOW, CREDENTIALS, DENY, QUOTAS, Acl, UserChange, UsersSeen
 from kraft_protocol.client.aio import Address, Client
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.sasl.scram import ALGORITHMS, NUMBERS, salted_password
 from kraft_protocol.wire import messages as m
 
@@ -27,12 +28,9 @@ EXACT: Final = 0
 SPECIFIED: Final = 2
 """Match types of quotas: one name, or any name."""
 SALT_BYTES: Final = 20
-NO_CREDENTIAL: Final = 91
-"""RESOURCE_NOT_FOUND."""
-NO_AUTHORIZER: Final = 54
-"""SECURITY_DISABLED."""
-DENIED: Final = 31
-"""CLUSTER_AUTHORIZATION_FAILED."""
+NO_CREDENTIAL: Final = ErrorCode.RESOURCE_NOT_FOUND
+NO_AUTHORIZER: Final = ErrorCode.SECURITY_DISABLED
+DENIED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 MECHANISM_OF: Final = {number: name for name, number in NUMBERS.items()}
 T = TypeVar("T")
 RIGHTS: Final = {CREDENTIALS: "Describe", ACLS: "Describe", QUOTAS: "DescribeConfigs"}

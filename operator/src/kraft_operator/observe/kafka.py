@@ -31,6 +31,7 @@ from kraft_operator.plan.model.observed import (
 from kraft_operator.protocol import SOFTWARE
 from kraft_operator.specs.properties import CONTROLLER_LISTENER
 from kraft_protocol.client.aio import Address, Client, UnreachableError
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import messages as m
 
 TOPIC: Final = 2
@@ -46,9 +47,8 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 TOPICS_A_REQUEST: Final = 1000
 """The most topics in one request for configurations. It keeps requests below a few hundred kilobytes."""
 UNKNOWN_MS: Final = 2**31
-UNKNOWN_TOPIC: Final = 3
-DENIED: Final = 29
-"""TOPIC_AUTHORIZATION_FAILED."""
+UNKNOWN_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 NAMED_MAX: Final = 5
 """The most topics that a message names."""
 

@@ -22,6 +22,7 @@ from kraft_protocol.client.errors import BrokerError, ClientError
 from kraft_protocol.client.fetch_session import FINAL_EPOCH
 from kraft_protocol.client.security import ClientSecurity
 from kraft_protocol.client.session import Versions
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import METADATA_TOPIC_ID as TOPIC_ID
 from kraft_protocol.ids import METADATA_TOPIC_NAME as TOPIC
 from kraft_protocol.wire import messages as m
@@ -38,10 +39,17 @@ OF_BROKERS: Final[Versions] = {ApiKey.DESCRIBE_QUORUM: (2, 2), ApiKey.DESCRIBE_C
 FETCH_BYTES: Final = 8 * 1024 * 1024
 BROKERS_ENDPOINT: Final = 1
 CONTROLLERS_ENDPOINT: Final = 2
-_PASSING: Final = frozenset({5, 6, 7, 41, 74, 75, 91})
-"""Errors that are retried: no leader, another leader or epoch, or a leader that does not know its high watermark
-yet."""
-_SNAPSHOT_NOT_FOUND: Final = 98
+_OTHER_EPOCH: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH})
+_PASSING: Final = _OTHER_EPOCH | {
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.SNAPSHOT_NOT_FOUND,
+}
+"""Errors that are retried: no leader, another leader or epoch, a leader that does not know its high watermark yet, or a
+snapshot that a newer one has replaced."""
 
 
 class Fetched(NamedTuple):
@@ -133,10 +141,13 @@ class Controllers:
                 if found.error:
                     self._follow(found)
                     raise BrokerError(found.error, TOPIC)
+                if found.high_watermark < 0 and found.snapshot is None and found.diverging is None:
+                    # A new leader does not know yet what is committed: to read nothing would look like the log's end.
+                    raise BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE, TOPIC)
                 wanted = found.snapshot if with_snapshot else None
                 return found, None if wanted is None else self._snapshot(*wanted)
             except (OSError, BrokerError) as e:
-                if isinstance(e, BrokerError) and e.code not in _PASSING | {_SNAPSHOT_NOT_FOUND}:
+                if isinstance(e, BrokerError) and e.code not in _PASSING:
                     raise
                 if isinstance(e, OSError):
                     self._next_server()
@@ -197,7 +208,7 @@ class Controllers:
                 self._servers.remove(address)
             self._servers.insert(0, address)
             self.close()
-        elif found.error not in {74, 75}:
+        elif found.error not in _OTHER_EPOCH:
             self._next_server()
 
     def _next_server(self) -> None:

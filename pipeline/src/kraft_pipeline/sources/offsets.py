@@ -11,6 +11,7 @@ from kraft_pipeline.sources.positions import Key, Offsets, Position, position
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import BrokerError, ClientError
 from kraft_protocol.client.requests import EARLIEST, LATEST
+from kraft_protocol.errors import ErrorCode
 
 
 def partitions(cluster: Cluster, options: Options, *, may_miss: bool = False) -> list[tuple[str, int]]:
@@ -56,7 +57,6 @@ def ending(cluster: Cluster, options: Options) -> Offsets:
     return {**found, **_ends(cluster, options, [key for key, offset in found.items() if offset < 0])}
 
 
-LEADER_NOT_AVAILABLE: Final = 5
 AWAY_S: Final = 5.0
 """Seconds to wait for partitions without a leader; after that the others are read without them."""
 
@@ -83,7 +83,7 @@ def latest(
         found = listed()
         behind = _behind(cluster, then, found)
         if behind is not None:
-            raise BrokerError(LEADER_NOT_AVAILABLE, f"topic {behind}: the metadata of a broker is behind")
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {behind}: the metadata of a broker is behind")
         return found
 
     keys = listed()

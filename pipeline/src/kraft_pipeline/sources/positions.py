@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.errors import BrokerError, DataLossError
 from kraft_protocol.client.requests import EARLIEST
+from kraft_protocol.errors import ErrorCode
 
 Key: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = dict[Key, int]
@@ -29,7 +30,6 @@ ROWS: Final = "@rows"
 NOTES: Final = "@notes"
 """Keys in the JSON form; they are not valid names of topics."""
 _NEWEST: Final = (1 << 31) - 1
-_STALE: Final = 6
 """NOT_LEADER_OR_FOLLOWER."""
 
 
@@ -168,7 +168,10 @@ def followed(cluster: Cluster, then: Position, now: Position, *, bottom: bool = 
     good, new, lost = continued(then, now)
     for key in good:
         if then.epochs.get(key, -1) > now.epochs.get(key, _NEWEST):
-            raise BrokerError(_STALE, f"{key[0]}-{key[1]}: its leader of epoch {now.epochs[key]} has been replaced")
+            raise BrokerError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{key[0]}-{key[1]}: its leader of epoch {now.epochs[key]} has been replaced",
+            )
     read = {
         key: (offset, then.epochs[key])
         for key, offset in good.items()

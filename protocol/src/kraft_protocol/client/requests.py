@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from kraft_protocol.client.fetch_session import FINAL_EPOCH
 from kraft_protocol.client.session import Versions
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import ZERO_UUID, Uuid
 from kraft_protocol.records.batch import AbortedTransaction
 from kraft_protocol.wire import messages as w
@@ -39,7 +40,6 @@ CONSUMER: Final = -1
 DEBUGGING: Final = -2
 """Ids that clients send instead of a replica's. Followers answer the second one, too."""
 NO_ID: Final = bytes(16)
-THROTTLING_QUOTA_EXCEEDED: Final = 89
 _TOPIC_RESOURCE: Final = 2
 
 T = TypeVar("T")
@@ -241,7 +241,7 @@ def read_fetch(answer: w.FetchResponse) -> FetchAnswer:
     (KIP-219): the answer has THROTTLING_QUOTA_EXCEEDED.
     """
     if answer.error_code or not answer.responses or not answer.responses[0].partitions:
-        return FetchAnswer(answer.error_code or THROTTLING_QUOTA_EXCEEDED, -1, -1, -1, [], memoryview(b""))
+        return FetchAnswer(answer.error_code or ErrorCode.THROTTLING_QUOTA_EXCEEDED, -1, -1, -1, [], memoryview(b""))
     one = answer.responses[0].partitions[0]
     return FetchAnswer(
         one.error_code,
