@@ -90,7 +90,7 @@ def _gate_at_plan_time_only(patch: Patch) -> None:
     async def at_once(planned: Plan, *_: object) -> Permit:
         return Permit(planned, FOREVER_MS / 1000)
 
-    patch.setattr(one_pass, "looked_again", at_once)
+    patch.setattr(one_pass, "look_again", at_once)
 
 
 def _behind_other_steps(patch: Patch) -> None:
