@@ -197,9 +197,8 @@ class LogDirMoves:
             else:
                 cut_what_differs(partition.log, copy)
         except KafkaError as error:
-            if (
-                error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER
-            ):  # a truncation continues, or an older log with this name is being forgotten
+            # With this error, a truncation continues, or an older log with this name is being forgotten.
+            if error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._end(move)
                 raise
             return

@@ -122,11 +122,11 @@ def _leads_to(chain: list[x509.Certificate], trusted: list[x509.Certificate]) ->
     one, seen = chain[0], set[x509.Certificate]()
     while one not in trusted:
         seen.add(one)
-        texts = [above for above in (*trusted, *chain[1:]) if is_issued_by(text_of(one), text_of(above))]
-        above = next((found for found in texts if found not in seen), None)
-        if above is None:
+        issuers = [other for other in (*trusted, *chain[1:]) if is_issued_by(text_of(one), text_of(other))]
+        issuer = next((other for other in issuers if other not in seen), None)
+        if issuer is None:
             return False
-        one = above
+        one = issuer
     return True
 
 

@@ -33,10 +33,10 @@ def murmur2(keys: pa.Array) -> NDArray[np.uint32]:
     rest = lengths % 4
     tails = starts + lengths - rest
     for byte in (2, 1, 0):
-        some = np.flatnonzero(rest > byte)
-        found[some] ^= data[tails[some] + byte].astype(np.uint32) << np.uint32(8 * byte)
-    some = np.flatnonzero(rest)
-    found[some] *= _M
+        with_byte = np.flatnonzero(rest > byte)
+        found[with_byte] ^= data[tails[with_byte] + byte].astype(np.uint32) << np.uint32(8 * byte)
+    with_byte = np.flatnonzero(rest)
+    found[with_byte] *= _M
     found ^= found >> np.uint32(13)
     found *= _M
     found ^= found >> np.uint32(15)

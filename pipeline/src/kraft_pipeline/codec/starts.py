@@ -164,8 +164,8 @@ def _first_records(data: Bytes, near: Ints, ends: Ints, window: int) -> Ints:
     for size in range(1, LENGTH_BYTES_MAX + 1):
         if size > 1:
             looks = looks & (before[size - 1] > 0x7F)
-        some = np.flatnonzero(looks)
-        at, whose = attributes[some] - size, owner[some]
+        candidates = np.flatnonzero(looks)
+        at, whose = attributes[candidates] - size, owner[candidates]
         good = _looks_like_records(data, at, ends[whose])
         np.minimum.at(found, whose[good], at[good])
     found[found == np.iinfo(np.int64).max] = -1

@@ -205,16 +205,15 @@ class KraftStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest = self._latest(then)
         end = self._newest if self._until is None else self._until
         begin = self._begin(then, end)
-        if (
-            then.is_beginning
-        ):  # the first micro-batch stores its start, because "latest" would resolve differently later
+        # The first micro-batch stores its start, because "latest" would resolve differently later.
+        if then.is_beginning:
             end = replace(end, begun=begin)
         if not isinstance(limit, ReadAllAvailable):
             if self._until is None and self._waits(begin, end.offsets):
                 return start
             if self._options.max_offsets_per_trigger:
-                some = planning.limited(begin, end.offsets, self._options.max_offsets_per_trigger)
-                end = replace(end, offsets=some)
+                limited = planning.limited(begin, end.offsets, self._options.max_offsets_per_trigger)
+                end = replace(end, offsets=limited)
         if begin == end.offsets and then.offsets == end.offsets and not strangers(then, end):
             return start
         return end.to_json()

@@ -137,9 +137,9 @@ class _Replay:
             return self._make_rows(letters, Within.OFFSET, {})
         topics, known = self._topics(), Generations(self._rows_at).known()
         return sum(
-            self._make_rows(some, within, generations)
+            self._make_rows(group, within, generations)
             for life in _lives(letters, topics)
-            for some, within, generations in _by_generation(life, topics, known)
+            for group, within, generations in _by_generation(life, topics, known)
         )
 
     def _topics(self) -> Mapping[str, str]:
@@ -158,15 +158,15 @@ class _Replay:
         fields = self._fields(letters)
         job = self._job(number, fields)
         written, taken = list[Added](), list[pa.Table]()
-        for some in _by_partition(letters):
-            decoded, good = self._decoded(some, job)
-            first = some.select(["topic", "partition"]).slice(0, 1).to_pylist()[0]
+        for group in _by_partition(letters):
+            decoded, good = self._decoded(group, job)
+            first = group.select(["topic", "partition"]).slice(0, 1).to_pylist()[0]
             wanted = Range(first["topic"], b"", first["partition"], 0, 0, -1)
             out = RowFiles(self._rows_at, job, wanted, self._spec.partition_by, self._spec.keys)
             out.add(decoded)
             out.close()
             written += out.files
-            taken.append(some.select(PLACE).filter(pa.array(good)))
+            taken.append(group.select(PLACE).filter(pa.array(good)))
         gone = pa.concat_tables(taken)
         if not gone.num_rows:
             return 0
@@ -187,8 +187,8 @@ class _Replay:
             fields = pa.schema(promoted(fields, values.first_fields(self._spec)).field(name) for name in fields.names)
         additive = self._spec.value.evolve == "additive" or not len(fields)
         if additive:
-            for some in _by_partition(letters):
-                fields = self._rows(some, self._job(0, fields), additive=True).fields
+            for group in _by_partition(letters):
+                fields = self._rows(group, self._job(0, fields), additive=True).fields
         if not fields.equals(settled):
             self._create(fields)
         return fields

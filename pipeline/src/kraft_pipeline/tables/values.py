@@ -373,23 +373,23 @@ def _by_their_keys(
     if len(keys) < len(spec.keys):  # without an event, no row exists to delete
         kept = pa.array(~np.asarray(records.column("value").is_null()))
         return found._replace(rows=rows.filter(kept)), records.filter(kept), {}
-    some = np.flatnonzero(lacking & _deleted(rows, records))
-    if not len(some):
+    places = np.flatnonzero(lacking & _deleted(rows, records))
+    if not len(places):
         return found, records, {}
     wanted = pa.schema([found.fields.field(name) for name in keys])
-    read_keys, whole, wrong = parse.keys(records.column("key").take(pa.array(some)).combine_chunks(), wanted)
+    read_keys, whole, wrong = parse.keys(records.column("key").take(pa.array(places)).combine_chunks(), wanted)
     key_rows = np.full(rows.num_rows, -1, np.int64)  # for each row, its row in `read_keys`
-    key_rows[some[whole]] = np.flatnonzero(whole)
+    key_rows[places[whole]] = np.flatnonzero(whole)
     chosen, is_filled = pa.array(key_rows, mask=key_rows < 0), pa.array(key_rows >= 0)
     for name in keys:
         column = pc.if_else(is_filled, read_keys.column(name).take(chosen), rows.column(name))
         rows = rows.set_column(rows.column_names.index(name), found.fields.field(name), column)
     tombstones = (
-        np.asarray(records.column("value").is_null())[some] & np.asarray(records.column("key").is_valid())[some]
+        np.asarray(records.column("value").is_null())[places] & np.asarray(records.column("key").is_valid())[places]
     )
     good = np.ones(rows.num_rows, bool)
-    good[some[~whole & tombstones]] = False
-    bad = {int(some[place]): reason for place, reason in wrong.items() if tombstones[place]}
+    good[places[~whole & tombstones]] = False
+    bad = {int(places[place]): reason for place, reason in wrong.items() if tombstones[place]}
     kept = pa.array(good)
     return found._replace(rows=rows.filter(kept)), records.filter(kept), bad
 

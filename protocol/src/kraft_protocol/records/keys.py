@@ -52,9 +52,9 @@ def note_keys(data: bytes, count: int, places: dict[bytes, int], base: int, posi
             run = run_at(data, position, left)
             if run is None:
                 patience = min(patience + RUN_MIN, LOOP_MAX)
-                some = min(left, patience)
-                position = note_few(data, position, some, places, base)
-                left -= some
+                few = min(left, patience)
+                position = note_few(data, position, few, places, base)
+                left -= few
                 continue
             patience = 0
             if run.key_size >= 0:
@@ -138,10 +138,10 @@ def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], list[int], b
             run = run_at(data, position, left)
             if run is None:
                 patience = min(patience + RUN_MIN, LOOP_MAX)
-                some = min(left, patience)
-                position, found = _read_some(data, position, some, keys, starts)
+                few = min(left, patience)
+                position, found = _read_some(data, position, few, keys, starts)
                 tombstones |= found
-                left -= some
+                left -= few
                 continue
             patience = 0
             if run.key_size < 0:

@@ -98,12 +98,12 @@ class Merge:
         there = self.parts[number].read(self.work.storage, self.keys)
         if not there.num_rows:
             return []
-        some = {
+        distinct = {
             name: pc.unique(there.column(name)).sort()
             for name in self.keys
             if any(is_kind(there.schema.field(name).type) for is_kind in BOUNDED)
         }
-        return [n for n, file in enumerate(files) if all(_within(file, name, keys) for name, keys in some.items())]
+        return [n for n, file in enumerate(files) if all(_within(file, name, keys) for name, keys in distinct.items())]
 
     def left(self, candidate: Candidate) -> Left | None:
         """Merge the changes into one file. Returns None if it has no key of the batch. Raises OSError."""
@@ -203,10 +203,10 @@ def _with_partition_columns(rows: pa.Table, file: Added, schema: pa.Schema) -> p
     return rows
 
 
-def _within(file: Added, name: str, some: pa.Array) -> bool:
+def _within(file: Added, name: str, keys: pa.Array) -> bool:
     least, most = file.minima.get(name), file.maxima.get(name)
     if least is None or most is None:
         return True
-    at = bisect_left(some, least, key=lambda key: key.as_py())
-    found: Any = some[at].as_py() if at < len(some) else None
+    at = bisect_left(keys, least, key=lambda key: key.as_py())
+    found: Any = keys[at].as_py() if at < len(keys) else None
     return found is not None and bool(found <= most)

@@ -151,9 +151,9 @@ class Tombstones:
         """The files that are not parts of others. Removes the parts of files that are older than PARTS_S."""
         parts, limit = set[str](), time.time() - PARTS_S
         for file in there:
-            some = json.loads((found[file.path].schema.metadata or {}).get(_PARTS, b"[]"))
-            parts.update(some)
-            for path in some if file.modified < limit else ():
+            names = json.loads((found[file.path].schema.metadata or {}).get(_PARTS, b"[]"))
+            parts.update(names)
+            for path in names if file.modified < limit else ():
                 self._storage.delete(path)
         return [file for file in there if file.path not in parts]
 

@@ -62,9 +62,9 @@ class Gather:
 
     def _bounds(self, count: int, each: Each) -> pa.Table | None:
         """The first keys of all parts but the first; None with too few different keys."""
-        some = pa.concat_tables(each(self._sample, self.files)).sort_by([(key, "ascending") for key in self.keys])
-        places = np.unique(np.linspace(0, some.num_rows, count, endpoint=False).astype(int)[1:])
-        return changes.last(some.take(pa.array(places)), self.keys) if len(places) else None
+        sample = pa.concat_tables(each(self._sample, self.files)).sort_by([(key, "ascending") for key in self.keys])
+        places = np.unique(np.linspace(0, sample.num_rows, count, endpoint=False).astype(int)[1:])
+        return changes.last(sample.take(pa.array(places)), self.keys) if len(places) else None
 
     def _sample(self, path: str) -> pa.Table:
         with self.work.storage.open(path) as source:

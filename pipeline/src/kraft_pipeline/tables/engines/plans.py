@@ -154,11 +154,11 @@ class Live:
         if not todo and (state.position is not None or self._spec.starting == "earliest"):
             return None
         most = self._sizes.most(cluster, start, end)
-        some = planning.limited(start, end.offsets, most)
-        some = {key: max(last, start[key]) for key, last in some.items()}
-        taken = sum(last - start[key] for key, last in some.items())
+        until = planning.limited(start, end.offsets, most)
+        until = {key: max(last, start[key]) for key, last in until.items()}
+        taken = sum(last - start[key] for key, last in until.items())
         begun = _begun(state.position, start, new)
-        reached = Position(some, end.cluster, end.topics, begun, epochs=end.epochs)
+        reached = Position(until, end.cluster, end.topics, begun, epochs=end.epochs)
         return Plan(state, dead, start, reached, todo - taken, again=False, full=todo >= most)
 
     def _again(self, cluster: Cluster, state: State, dead: State, end: Position) -> Plan:
@@ -237,9 +237,9 @@ class Backfill:
         if not todo:
             return None
         most = self._sizes.most(cluster, start, Position(whole.until, whole.cluster, whole.topics))
-        some = planning.limited(start, whole.until, most)
-        taken = sum(last - start[key] for key, last in some.items())
-        reached = Position(some, whole.cluster, whole.topics, whole.begun, whole.until)
+        until = planning.limited(start, whole.until, most)
+        taken = sum(last - start[key] for key, last in until.items())
+        reached = Position(until, whole.cluster, whole.topics, whole.begun, whole.until)
         return Plan(state, dead, start, reached, todo - taken, again=False, full=True)
 
     def _left(self, cluster: Cluster, then: Position, end: Position) -> tuple[Offsets, frozenset[Key]]:

@@ -91,8 +91,8 @@ class ConnectJson(BySchema):
             fields = parts[-1].table.schema
         for part in parts:
             bad |= part.bad
-        some = [part for part in parts if len(part.good)]
-        found = joined(fields, [part.table for part in some], [part.good for part in some], bad, [])
+        filled = [part for part in parts if len(part.good)]
+        found = joined(fields, [part.table for part in filled], [part.good for part in filled], bad, [])
         if not self._events:
             return found
         kept = [events[place] for place in found.good.tolist()]

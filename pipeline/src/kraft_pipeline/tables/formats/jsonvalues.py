@@ -119,23 +119,23 @@ class _Reading:
         if _has_map(schema):  # which the reader does not know
             pending, rest = [], [places]
         while pending:
-            some = pending.pop()
+            chunk = pending.pop()
             try:
-                found, left = self._read(values.take(pa.array(some)), schema)
+                found, left = self._read(values.take(pa.array(chunk)), schema)
             except MemoryError:
                 raise
             except Exception:  # the reader raises many kinds of errors, for any value
-                if len(some) <= FEW:
-                    rest.append(some)
+                if len(chunk) <= FEW:
+                    rest.append(chunk)
                 else:
-                    half = len(some) // 2
-                    pending += [some[half:], some[:half]]
+                    half = len(chunk) // 2
+                    pending += [chunk[half:], chunk[:half]]
                 continue
             if left.any():
-                rest.append(some[left])
+                rest.append(chunk[left])
             if found is not None:
                 self._tables.append(found)
-                self._good.append(some[~left])
+                self._good.append(chunk[~left])
                 schema = found.schema  # fields from a part apply to the other parts
         return schema, np.concatenate(rest) if rest else np.empty(0, np.int64)
 
@@ -232,10 +232,10 @@ def _without_marks(values: pa.Array) -> pa.Array:
 def _too_deep(values: pa.Array) -> list[int]:
     """The places of values nested more than DEPTH_MAX deep, which may crash Arrow's reader."""
     opened = pc.add(pc.count_substring(values, "{"), pc.count_substring(values, "["))
-    some = np.flatnonzero(pc.greater(opened, DEPTH_MAX).fill_null(False))
+    suspects = np.flatnonzero(pc.greater(opened, DEPTH_MAX).fill_null(False))
     return [
         place
-        for place, value in zip(some.tolist(), values.take(pa.array(some)).to_pylist(), strict=True)
+        for place, value in zip(suspects.tolist(), values.take(pa.array(suspects)).to_pylist(), strict=True)
         if _depth(value) > DEPTH_MAX and _depth(_TEXT.sub(b"", value)) > DEPTH_MAX
     ]
 

@@ -138,9 +138,9 @@ def _numbers(keys: pa.Array, kind: pa.DataType, order: str) -> Decoded:
         int(n): Bad("", f"it has {lengths[n]} bytes, and a number has {size}") for n in np.flatnonzero(lengths != size)
     }
     there = np.asarray(keys.is_valid()) & (lengths == size)
-    some = keys.filter(pa.array(there))
+    sound = keys.filter(pa.array(there))
     numbers = np.zeros(len(keys), order)
-    numbers[there] = np.frombuffer(b"".join(some.to_pylist()), order)
+    numbers[there] = np.frombuffer(b"".join(sound.to_pylist()), order)
     return pa.array(numbers.astype(order[1:]), kind, mask=~there), bad
 
 

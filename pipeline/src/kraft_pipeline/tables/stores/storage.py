@@ -277,8 +277,8 @@ class ObjectStore:
     def list(self, path: str = "") -> Iterator[File]:
         """Yield all objects below a prefix. Raises OSError."""
         with _as_os_errors(path):
-            for some in self._store.list(path or None):
-                for found in some:
+            for page in self._store.list(path or None):
+                for found in page:
                     yield File(found["path"], found["size"], found["last_modified"].timestamp())
 
     def delete(self, path: str) -> None:
