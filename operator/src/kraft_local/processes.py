@@ -78,6 +78,16 @@ class Processes:
         alive = alive and launch.started(process.pid) == process.started
         return Process(process.pid, process.started, process.what, alive, code)
 
+    def rewrite(self, folder: Path, aspects: Mapping[str, str]) -> None:
+        """Change aspects in the record of the process that runs in a folder."""
+        process = self.look(folder)
+        if process is None or not process.alive or not process.started:
+            return
+        what = {**process.what, **aspects}
+        mine = {"pid": process.pid, "started": process.started, "what": what}
+        launch.write(str(folder / launch.RECORD), json.dumps(mine))
+        self._what[folder] = what
+
     def signal(self, folder: Path, number: int) -> bool:
         """Send a signal to the process in a folder. Returns whether it was sent."""
         process = self.look(folder)

@@ -69,6 +69,10 @@ class Starts(Protocol):
         """The process that runs in a folder, or ran there last; None if it was forgotten or none ran."""
         ...
 
+    def rewrite(self, folder: Path, aspects: Mapping[str, str]) -> None:
+        """Change aspects in the record of the process that runs in a folder."""
+        ...
+
     def signal(self, folder: Path, number: int) -> bool:
         """Send a signal to the process in a folder. Returns whether it was sent."""
         ...
@@ -297,6 +301,8 @@ class World:
                 shutil.rmtree(gone)
             case do.CreatePod():
                 self._start(cluster, step.node, step.aspects)
+            case do.RewriteAspects():
+                self._processes.rewrite(self.folder.node(step.node), step.aspects)
             case do.Restart():
                 for one in step.marks:
                     self.carry_out(cluster, one)

@@ -42,6 +42,7 @@ KubeStep = (
     | do.MarkVolume
     | do.CreatePod
     | do.RestoreConfig
+    | do.RewriteAspects
     | do.Recreate
     | do.Restart
     | do.Stop
@@ -124,6 +125,8 @@ class Hands:
                 legacy = self._cluster.node(node.id)
                 name = legacy if step.name.removeprefix("ConfigMap ") == legacy else ""
                 await self._ensure(pods.config_map(self._cluster, pool, node, step.aspects, name=name))
+            case do.RewriteAspects():
+                await self._rewrite(step)
             case do.Restart():
                 for one in step.marks:
                     await self.carry_out(one)
@@ -266,6 +269,18 @@ class Hands:
     def _place(self, node: Node) -> int:
         """The position of a broker, counted from the lowest first id of a broker pool. Other nodes do not change it."""
         return node.id - min(p.first_node_id for p in self._cluster.spec.node_pools if "broker" in p.roles)
+
+    async def _rewrite(self, step: do.RewriteAspects) -> None:
+        """Annotate a pod in the observed version: a newer pod of this name has its own aspects."""
+        pod = self._seen.pods.get(step.node)
+        if pod is None:
+            return
+        metadata = pod["metadata"]
+        change = {
+            "resourceVersion": metadata["resourceVersion"],
+            "annotations": {pods.ASPECT + key: value for key, value in step.aspects.items()},
+        }
+        await self._api.patch("Pod", self._cluster.namespace, metadata["name"], {"metadata": change})
 
     async def _stop(self, node_id: int) -> None:
         """Delete a pod once, and only in the observed version. A late deletion could hit a pod that the operator has

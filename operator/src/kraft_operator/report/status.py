@@ -287,6 +287,8 @@ def _changes(step: Step) -> str:
             return "its pod is created"
         case do.RestoreConfig(name=name):
             return f"{name} is created again, as its pod needs it"
+        case do.RewriteAspects():
+            return "the annotations of its pod get the form of this operator, without a restart"
         case do.SetConfig(put=put, remove=remove):
             return _listed(
                 [*(f"{key}={value}" for key, value in put.items()), *(f"{key} is removed" for key in remove)]

@@ -114,6 +114,11 @@ class NamedCluster:
         return [*own, *self.spec.listeners]
 
     @property
+    def internal(self) -> Listener:
+        """The listener of brokers that the nodes themselves use."""
+        return next(one for one in self.listeners if one.type == "Internal")
+
+    @property
     def external(self) -> list[Listener]:
         """Listeners for clients outside Kubernetes, with an address for each broker."""
         return [listener for listener in self.spec.listeners if listener.type != "Internal"]

@@ -17,8 +17,19 @@ READABLE: Final = 0o444
 """The mode of the files: only the pod's own processes see them."""
 
 
-def zookeeper_digest(migration: Migration) -> str:
-    """A digest of everything that controllers must restart for."""
+def zookeeper_digest(cluster: NamedCluster, migration: Migration) -> str:
+    """A digest of everything that controllers of a migration must restart for.
+
+    They connect to brokers, so they have the internal listener in their files. With TLS, that never changes.
+    """
+    if cluster.secure:
+        return zookeeper_digest_of_before(migration)
+    internal = cluster.internal
+    return digest([migration.zookeeper.model_dump(exclude_defaults=True), internal.name, internal.authentication])
+
+
+def zookeeper_digest_of_before(migration: Migration) -> str:
+    """The digest of earlier operators. A change of the internal listener changed another digest."""
     return digest(migration.zookeeper.model_dump(exclude_defaults=True))
 
 

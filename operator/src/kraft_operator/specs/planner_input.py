@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kraft_operator.api.base import GROUP
-from kraft_operator.api.cluster import VOTERS, KRaftClusterSpec
-from kraft_operator.api.migration import Migration
+from kraft_operator.api.cluster import VOTERS
 from kraft_operator.plan.model.levels import UNKNOWN, level_of
 from kraft_operator.plan.model.wanted import STARTS_WITH, Pool, ReplacementRequest, Wanted
 from kraft_operator.specs.cluster import NamedCluster, digest
@@ -72,7 +71,7 @@ def wanted_of(cluster: NamedCluster, annotations: Mapping[str, str], now: dateti
         hibernated=spec.hibernated,
         supervised=spec.update_strategy.supervised,
         approved=annotations.get(APPROVE, ""),
-        revision=_revision(spec, pools, dynamic, rolls, (*listed, *asked)),
+        revision=_revision(cluster, pools, dynamic, rolls, (*listed, *asked)),
         skip=frozenset(int(word) for word in annotations.get(SKIP, "").split(",") if word.strip().isdecimal()),
         rolls=rolls,
         given_up=frozenset(spec.quorum.give_up),
@@ -87,31 +86,33 @@ def wanted_of(cluster: NamedCluster, annotations: Mapping[str, str], now: dateti
         load_percent=spec.rebalance.threshold_percent,
         load_bytes=as_bytes(spec.rebalance.minimum_difference),
         balance=annotations.get(REBALANCE, ""),
-        **_migration(spec.migration),
+        **_migration(cluster),
     )
 
 
-def _migration(migration: Migration | None) -> dict[str, Any]:
+def _migration(cluster: NamedCluster) -> dict[str, Any]:
     """The fields of `Wanted` about a migration from ZooKeeper."""
+    migration = cluster.spec.migration
     if migration is None:
         return {}
     return {
         "migration": migration.phase,
-        "zookeeper": zookeeper_digest(migration),
+        "zookeeper": zookeeper_digest(cluster, migration),
         "outside": frozenset(migration.brokers),
         "outside_leave": migration.move_replicas,
     }
 
 
 def _revision(
-    spec: KRaftClusterSpec,
+    cluster: NamedCluster,
     pools: Iterable[Pool],
     dynamic: Mapping[str, str],
     rolls: Mapping[int, str],
     replacements: Iterable[ReplacementRequest],
 ) -> str:
     """A digest of everything that nodes restart for: in a supervised cluster, a person approves this revision."""
-    migration = [] if spec.migration is None else [[spec.migration.phase, zookeeper_digest(spec.migration)]]
+    spec = cluster.spec
+    migration = [] if spec.migration is None else [[spec.migration.phase, zookeeper_digest(cluster, spec.migration)]]
     return digest(
         [[pool.name, pool.replicas, {**pool.aspects, STARTS_WITH: sorted(dynamic)}] for pool in pools]
         + [sorted(rolls.items()), spec.quorum.mode]

@@ -9,6 +9,7 @@ from kraft_operator.api.cluster import CONTROLLER_PORT, KRaftClusterSpec
 from kraft_operator.api.listeners import Listener
 from kraft_operator.api.pools import NodePool
 from kraft_operator.api.template import without_later
+from kraft_operator.plan.model.situation import MIGRATES
 from kraft_operator.plan.model.wanted import STARTS_WITH
 from kraft_operator.specs import migration, security
 from kraft_operator.specs.cluster import NamedCluster, digest, listener_name
@@ -28,7 +29,7 @@ REVISION: str = FIRST_REVISION
 `kubectl kraft preview` of the new version shows these restarts before the operator is upgraded."""
 
 OUTSIDE: Final = ("host_template", "advertised_port", "bootstrap", "brokers", "ingress_class")
-"""Fields of listeners that only change addresses and objects outside. Controllers never restart for them."""
+"""Fields of listeners that only change addresses and objects outside of Kubernetes."""
 
 External = Mapping[str, tuple[str, int]]
 """Host and port outside Kubernetes, by listener. A host may be `$(HOST_IP)`, which is replaced when the pod starts."""
@@ -61,9 +62,10 @@ def properties(
     `migrates`: the node is a controller of a migration from ZooKeeper.
     """
     spec = cluster.spec
-    found = {**security.defaults(cluster), **spec.config, **pool.config}
+    found = {**security.defaults(cluster, roles), **spec.config, **pool.config}
     broker, controller = "broker" in roles, "controller" in roles
-    listeners = [f"{listener_name(one)}://:{one.port}" for one in cluster.listeners] if broker else []
+    served = cluster.listeners if broker else []
+    listeners = [f"{listener_name(one)}://:{one.port}" for one in served]
     if controller:
         listeners.append(f"{CONTROLLER_LISTENER}://:{CONTROLLER_PORT}")
     found |= {
@@ -71,7 +73,6 @@ def properties(
         "node.id": str(node_id),
         "listeners": ",".join(listeners),
         "controller.listener.names": CONTROLLER_LISTENER,
-        "listener.security.protocol.map": security.protocol_map(cluster, CONTROLLER_LISTENER),
         "log.dirs": ",".join(log_dir(volume.name) for volume in pool.storage.volumes),
     }
     hosts = {i: f"{cluster.host(i)}:{CONTROLLER_PORT}" for i in sorted({*voters, *bootstrap})}
@@ -82,10 +83,11 @@ def properties(
     if rack and broker:
         found["broker.rack"] = rack
     if broker or migrates:  # a controller that migrates connects to brokers
-        internal = next(one for one in cluster.listeners if one.type == "Internal")
-        found["inter.broker.listener.name"] = listener_name(internal)
+        found["inter.broker.listener.name"] = listener_name(cluster.internal)
+        served = served or [cluster.internal]
     if migrates:
         found |= migration.properties(cluster)
+    found["listener.security.protocol.map"] = security.protocol_map(cluster, served, CONTROLLER_LISTENER)
     found |= security.properties(cluster, security.FOLDER, roles)
     found["http.listener"] = f":{spec.metrics.port}"  # probes need it, even without other users
     return dict(sorted(found.items()))
@@ -136,26 +138,43 @@ def aspects(cluster: NamedCluster, pool: NodePool) -> dict[str, str]:
     """
     dynamic = dynamic_values(cluster.spec)
     return {
-        **_digests(cluster, pool, defaults=False),
+        **_digests(cluster, pool),
         STARTS_WITH: ",".join(f"{key}={digest(value)}" for key, value in sorted(dynamic.items())),
         "image": cluster.image,
         MANIFESTS: REVISION,
     }
 
 
-def aspects_of_before(cluster: NamedCluster, pool: NodePool) -> dict[str, str]:
-    """The same aspects with the digests of earlier operators, which included fields with their default value."""
-    return {**_digests(cluster, pool, defaults=True), **({MANIFESTS: ""} if REVISION == FIRST_REVISION else {})}
+def aspects_of_before(cluster: NamedCluster, pool: NodePool) -> dict[str, frozenset[str]]:
+    """The same aspects as earlier operators wrote them: every value that means the same.
+
+    The first operators included fields with their default value. Later ones included the listeners of brokers in the
+    digests of controllers.
+    """
+    older = _digests(cluster, pool, defaults=True, all_listeners=True), _digests(cluster, pool, all_listeners=True)
+    found = {key: frozenset(digests[key] for digests in older) for key in older[0]}
+    if REVISION == FIRST_REVISION:
+        found[MANIFESTS] = frozenset({""})
+    if cluster.spec.migration is not None:
+        found[MIGRATES] = frozenset({migration.zookeeper_digest_of_before(cluster.spec.migration)})
+    return found
 
 
-def _digests(cluster: NamedCluster, pool: NodePool, *, defaults: bool) -> dict[str, str]:
+def _digests(
+    cluster: NamedCluster, pool: NodePool, *, defaults: bool = False, all_listeners: bool = False
+) -> dict[str, str]:
+    """Digests of everything that a node of this pool must restart for.
+
+    `defaults` and `all_listeners` are the forms of earlier operators.
+    """
     spec = cluster.spec
     dynamic = dynamic_values(spec)
     static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in dynamic}
     static |= {f"pool:{key}": value for key, value in pool.config.items()}
-    # Where a certificate comes from restarts no node: only whether a broker reads a file of its own for the listener.
-    others = {"host", "first_node_port", "certificate", *OUTSIDE, *(security.LATER if defaults else ())}
-    static["listeners"] = [one.model_dump(exclude=others, exclude_defaults=not defaults) for one in spec.listeners]
+    if "broker" in pool.roles or all_listeners:
+        # Where a certificate comes from restarts no node: only whether a broker reads a file of its own for it.
+        others = {"host", "first_node_port", "certificate", *OUTSIDE, *(security.LATER if defaults else ())}
+        static["listeners"] = [one.model_dump(exclude=others, exclude_defaults=not defaults) for one in spec.listeners]
     addresses = {one.name: found for one in spec.listeners if (found := _services(cluster, one, pool))}
     if addresses and "broker" in pool.roles:
         static["addresses"] = addresses

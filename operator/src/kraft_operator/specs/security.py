@@ -65,9 +65,9 @@ def protocol(cluster: NamedCluster, listener: Listener) -> str:
     return "SASL_PLAINTEXT" if by_password else "PLAINTEXT"
 
 
-def protocol_map(cluster: NamedCluster, controllers: str) -> str:
-    """`listener.security.protocol.map`, with the controllers' listener last."""
-    found = [f"{listener_name(one)}:{protocol(cluster, one)}" for one in cluster.listeners]
+def protocol_map(cluster: NamedCluster, listeners: Iterable[Listener], controllers: str) -> str:
+    """`listener.security.protocol.map` of these listeners of brokers, with the controllers' listener last."""
+    found = [f"{listener_name(one)}:{protocol(cluster, one)}" for one in listeners]
     return ",".join([*found, f"{controllers}:{'SSL' if cluster.secure else 'PLAINTEXT'}"])
 
 
@@ -97,9 +97,9 @@ def properties(cluster: NamedCluster, folder: str, roles: Collection[str]) -> di
     }
     if "controller" in roles:
         found[f"{CONTROLLERS}ssl.principal.mapping.rules"] = _rules_of_controllers(cluster)
-    for listener in cluster.spec.listeners:
+    for listener in cluster.spec.listeners if "broker" in roles else ():
         found |= _of_listener(cluster, listener, folder)
-        if "broker" in roles and has_own_certificate(cluster, listener):
+        if has_own_certificate(cluster, listener):
             prefix = _prefix(listener)
             found[f"{prefix}ssl.keystore.location"] = f"{folder}/{listener_file(listener.name)}"
             found[f"{prefix}ssl.allow.dn.changes"] = "true"  # another authority may write another subject
@@ -110,10 +110,10 @@ def properties(cluster: NamedCluster, folder: str, roles: Collection[str]) -> di
     return found
 
 
-def defaults(cluster: NamedCluster) -> dict[str, str]:
+def defaults(cluster: NamedCluster, roles: Collection[str]) -> dict[str, str]:
     """Keys that hold unless `config` has them: a former password ends in a known time, also on open connections."""
     by_password = any(authentication(cluster, one) == "ScramSha512" for one in cluster.spec.listeners)
-    return {REAUTH: REAUTH_MS} if by_password else {}
+    return {REAUTH: REAUTH_MS} if by_password and "broker" in roles else {}
 
 
 def _rules_of_controllers(cluster: NamedCluster) -> str:

@@ -48,7 +48,7 @@ def bootstrap(cluster: NamedCluster, listener: Listener) -> str:
 
 def old_lasts(cluster: NamedCluster, listener: Listener) -> timedelta | None:
     """How long connections with a former password may stay open; None: until they close."""
-    config = {**defaults(cluster), **cluster.spec.config}
+    config = {**defaults(cluster, ("broker",)), **cluster.spec.config}
     key = f"listener.name.{listener_name(listener).lower()}.{REAUTH}"
     text = config.get(key, config.get(REAUTH, "0")).strip()
     milliseconds = int(text) if text.isdigit() else 0

@@ -138,7 +138,7 @@ def test_unused_new_fields_cause_no_restart() -> None:
     assert set(aspects_of_before(before, pool)) >= {"template"}
     legacy = pool.pod.model_dump(exclude=set(LATER))
     legacy["env"] = [{"name": "A", "value": "1"}]
-    assert aspects_of_before(before, pool)["template"] == digest([legacy, [], "IfNotPresent"])
+    assert digest([legacy, [], "IfNotPresent"]) in aspects_of_before(before, pool)["template"]
 
 
 @pytest.mark.parametrize("field", sorted(EVERYTHING))
@@ -146,9 +146,8 @@ def test_a_changed_template_field_causes_a_restart_even_after_an_upgrade(field: 
     before, after = _with({}), _with({field: EVERYTHING[field]})
     pool = after.spec.node_pools[1]
     assert aspects(after, pool)["template"] != aspects(before, before.spec.node_pools[1])["template"]
-    assert (
-        aspects_of_before(after, pool)["template"] != aspects_of_before(before, before.spec.node_pools[1])["template"]
-    )
+    older = (aspects_of_before(cluster, cluster.spec.node_pools[1])["template"] for cluster in (before, after))
+    assert next(older).isdisjoint(next(older))
 
 
 # What the operator reserves

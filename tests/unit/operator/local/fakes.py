@@ -45,6 +45,9 @@ class FakeProcesses:
         # As if all had started within the same 10 ms, the resolution of a start time.
         return None if run is None else Process(run.pid, "boot/7", run.what, run.alive, run.exit_code)
 
+    def rewrite(self, folder: Path, aspects: Mapping[str, str]) -> None:
+        self.runs[folder].what = {**self.runs[folder].what, **aspects}
+
     def signal(self, folder: Path, number: int) -> bool:
         run = self.runs.get(folder)
         if run is None or not run.alive:

@@ -58,6 +58,15 @@ def test_a_running_process_is_found_with_its_description(processes: Processes, t
     assert process.alive
     assert process.what == {"roles": "broker"}
     assert launch.started(process.pid) == process.started
+
+
+def test_rewritten_aspects_outlive_the_supervisor(processes: Processes, tmp_path: Path) -> None:
+    process = _started(processes, tmp_path / "a")
+    processes.rewrite(tmp_path / "a", {"config": "new"})
+    for reader in (processes, Processes()):
+        found = reader.look(tmp_path / "a")
+        assert found is not None and found.alive
+        assert (found.pid, found.what) == (process.pid, {"roles": "broker", "config": "new"})
     assert processes.signal(tmp_path / "a", signal.SIGTERM)
     wait_for(lambda: processes.look(tmp_path / "a").exit_code == -signal.SIGTERM)  # type: ignore[union-attr]
     assert not processes.signal(tmp_path / "a", signal.SIGTERM)

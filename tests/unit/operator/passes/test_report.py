@@ -40,6 +40,10 @@ STEPS: dict[type, tuple[do.Step, str]] = {
         do.RestoreConfig(1, "ConfigMap c", {}),
         "RestoreConfig 1: ConfigMap c is created again, as its pod needs it",
     ),
+    do.RewriteAspects: (
+        do.RewriteAspects(1, {}),
+        "RewriteAspects 1: the annotations of its pod get the form of this operator, without a restart",
+    ),
     do.Recreate: (do.Recreate((1, 2), "corrected"), "Recreate 1, 2: corrected"),
     do.SetConfig: (do.SetConfig({"a": "1"}, ("b", "c")), "SetConfig: a=1, b is removed, c is removed"),
     do.SetFeature: (do.SetFeature("kraft.version", 1), "SetFeature: kraft.version is finalized at level 1"),

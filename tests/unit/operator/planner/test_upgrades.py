@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import itertools
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from kraft_operator.plan.model.observed import Kube, Pod
 from kraft_operator.plan.model.record import Node, Record
 from kraft_operator.plan.model.situation import Situation
 from kraft_operator.report.preview import Preview, preview
+from kraft_operator.specs import pods
 from kraft_operator.specs import properties as specs
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.planner_input import wanted_of
@@ -45,9 +47,12 @@ def _broker(cluster: NamedCluster) -> Any:
 
 def test_older_digests_of_pods_cause_no_restart() -> None:
     cluster = sample()
-    has = {**aspects(cluster, _broker(cluster)), **aspects_of_before(cluster, _broker(cluster))}
-    del has[specs.MANIFESTS]  # it lacked this aspect
-    assert _lacks(has) == []
+    before = aspects_of_before(cluster, _broker(cluster))
+    assert before[specs.MANIFESTS] == {""}
+    for config, template in itertools.product(before["config"], before["template"]):
+        has = {**aspects(cluster, _broker(cluster)), "config": config, "template": template}
+        del has[specs.MANIFESTS]  # it lacked this aspect
+        assert _lacks(has) == []
     has["template"] = "another"
     assert _lacks(has) == ["template"]
 
@@ -90,6 +95,114 @@ def test_changed_manifests_require_a_new_revision() -> None:
     from kraft_operator.specs.cluster import digest
 
     assert (specs.REVISION, digest(made)) == ("1", "1005edc38b75")
+
+
+LISTENERS = {
+    "another port": [{"name": "plain", "port": 9192}],
+    "another name": [{"name": "other", "port": 9092}],
+    "one more": [{"name": "plain", "port": 9092}, {"name": "more", "port": 9095}],
+    "outside": [{"name": "plain", "port": 9092}, {"name": "web", "port": 9095, "type": "NodePort"}],
+    "annotations": [{"name": "plain", "port": 9092, "annotations": {"a/b": "c"}}],
+}
+SECURE = {
+    "passwords": [{"name": "plain", "port": 9092, "authentication": "ScramSha512"}],
+    "plaintext": [{"name": "plain", "port": 9092, "tls": False}],
+    "a certificate": [{"name": "plain", "port": 9092, "certificate": {"secretName": "own"}}],
+}
+
+
+@pytest.mark.parametrize("change", [*LISTENERS, *SECURE])
+def test_a_listener_of_brokers_changes_nothing_of_controllers(change: str) -> None:
+    """Digest, file and pod of controllers included the listeners of brokers: all nodes restarted for any change."""
+    more: dict[str, Any] = {"security": {}} if change in SECURE else {}
+    plain = [{"name": "plain", "port": 9092}]
+    before = sample(listeners=plain, **more)
+    after = sample(listeners={**LISTENERS, **SECURE}[change], **more)
+
+    def made(cluster: NamedCluster, number: int, node: Node) -> list[Any]:
+        pool, has = cluster.spec.node_pools[number], {"roles": ",".join(node_roles(node)), "voters": "1,2,3"}
+        pod = pods.pod(cluster, pool, node, has, {"web": ("h", 31000)})
+        return [aspects(cluster, pool), pods.config_map(cluster, pool, node, has), pod]
+
+    controller = Node(1, "controllers", True, False)
+    assert made(before, 0, controller) == made(after, 0, controller)
+    digests, *objects = zip(made(before, 1, NODE), made(after, 1, NODE), strict=True)
+    assert digests[0] != digests[1]
+    assert change == "annotations" or any(one != other for one, other in objects)
+
+
+def node_roles(node: Node) -> list[str]:
+    return ["controller"] * node.controller + ["broker"] * node.broker
+
+
+def test_a_combined_node_restarts_for_a_listener() -> None:
+    document = sample().spec.model_dump(by_alias=True, exclude_none=True)["nodePools"][:1]
+    document[0] |= {"roles": ["controller", "broker"], "replicas": None}
+    found = [
+        aspects(cluster, cluster.spec.node_pools[0])["config"]
+        for name in ("another port", "one more")
+        for cluster in [sample(listeners=LISTENERS[name], nodePools=document)]
+    ]
+    assert found[0] != found[1]
+
+
+def test_a_controller_that_migrates_restarts_for_the_internal_listener_alone() -> None:
+    """It connects to brokers by this listener. Without TLS, its name is the specification's."""
+    migration = {"zookeeper": {"connect": "zk:2181"}, "brokers": [0]}
+
+    def marks(listeners: Any, **more: Any) -> tuple[str, str]:
+        cluster = sample(listeners=listeners, migration=migration, **more)
+        pool = cluster.spec.node_pools[0]
+        values = specs.properties(cluster, pool, 1, ["controller"], [1], migrates=True)
+        return wanted_of(cluster, {}).zookeeper, values["listener.security.protocol.map"]
+
+    plain, more, other = (marks(LISTENERS[name]) for name in ("another port", "one more", "another name"))
+    assert plain == more and plain[1] == "PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    assert plain[0] != other[0] and other[1] == "OTHER:PLAINTEXT,CONTROLLER:PLAINTEXT"
+    assert marks(LISTENERS["one more"], security={}) == marks(LISTENERS["another name"], security={})
+
+
+OLDER = ("first operators", "listeners of brokers in the digests of controllers")
+
+
+@pytest.mark.parametrize("form", range(len(OLDER)), ids=OLDER)
+def test_an_upgrade_restarts_nothing_and_then_a_listener_restarts_brokers_alone(form: int) -> None:
+    """After the upgrade, the older digests were compared at the next change, and controllers restarted in vain."""
+
+    async def main() -> None:
+        api = new_api()
+        operator = new_operator(api)
+        await settle(api, operator)
+        await operator.reconcile(KEY)
+        operator.close()
+        resource = api.objects["KRaftCluster", *KEY]
+        cluster = NamedCluster("sample", "demo", "u", KRaftClusterSpec.model_validate(resource["spec"]))
+        older = {
+            pool.name: specs._digests(cluster, pool, defaults=not form, all_listeners=True)
+            for pool in cluster.spec.node_pools
+        }
+        there = {name: one for (kind, _, name), one in api.objects.items() if kind == "Pod"}
+        for one in there.values():
+            marks = one["metadata"]["annotations"]
+            marks |= {pods.ASPECT + k: v for k, v in older[one["metadata"]["labels"]["kraftcluster.io/pool"]].items()}
+            if not form:
+                del marks[pods.ASPECT + specs.MANIFESTS]
+        uids = {name: one["metadata"]["uid"] for name, one in there.items()}
+        operator = new_operator(api)
+        for _ in range(4):
+            await operator.reconcile(KEY)
+            api.work()
+        resource = api.objects["KRaftCluster", *KEY]
+        assert all(not node["needsRestart"] for node in resource["status"]["nodes"])
+        resource["spec"]["listeners"][0]["port"] = 9192
+        resource["metadata"]["generation"] = 2
+        await operator.reconcile(KEY)
+        lacking = {one["id"]: one["needsRestart"] for one in api.objects["KRaftCluster", *KEY]["status"]["nodes"]}
+        assert lacking == {1: [], 2: [], 3: [], **{key: ["config"] for key in (101, 102, 103)}}
+        assert uids == {name: one["metadata"]["uid"] for (kind, _, name), one in api.objects.items() if kind == "Pod"}
+        operator.close()
+
+    asyncio.run(main())
 
 
 # Preview

@@ -214,6 +214,18 @@ class Situation:
             aspects[KEEPS] = ",".join(sorted(kept))
         return aspects
 
+    def older_aspects(self, node: Node) -> dict[str, str]:
+        """The wanted aspects that a node's pod has in the form of an older operator: they mean the same."""
+        pool, pod = self.wanted.pool(node.pool), self.kube.pods.get(node.id)
+        if pool is None or pod is None:
+            return {}
+        target = self.aspects(node)
+        return {
+            key: target[key]
+            for key, forms in pool.before.items()
+            if key in target and pod.aspects.get(key) != target[key] and pod.aspects.get(key, "") in forms
+        }
+
     def removed(self, node: Node) -> frozenset[str]:
         """Formatted volumes of a node's disk that were removed from its pool."""
         pool, volume = self.wanted.pool(node.pool), self.kube.volumes.get((node.id, node.disk))
@@ -295,13 +307,8 @@ class Situation:
             target.pop(ADDRESSES, None)
         if not self.votes(node) and pod_voters(pod) and self.voters_wanted() != self.record.voters:
             target.pop("voters", None)
-        pool = self.wanted.pool(node.pool)
-        before = pool.before if pool is not None else {}
-        lacks = {
-            key
-            for key, value in target.items()
-            if pod.aspects.get(key) != value and (key not in before or pod.aspects.get(key, "") != before[key])
-        }
+        older = self.older_aspects(node)
+        lacks = {key for key, value in target.items() if pod.aspects.get(key) != value and key not in older}
         if self.dropped(node):
             lacks.add(EMPTIED)
         if MIGRATES in pod.aspects and MIGRATES not in target:

@@ -122,6 +122,17 @@ class CreatePod:
 
 
 @dataclass(frozen=True, slots=True)
+class RewriteAspects:
+    """Write aspects of an older operator on a node's pod in the form of this one. They mean the same.
+
+    The older form may depend on more fields, and a change of these would restart the node in vain.
+    """
+
+    node: int
+    aspects: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreConfig:
     """Create the ConfigMap of a node's pod again, with the content that it had when the pod was made."""
 
@@ -223,6 +234,7 @@ Step: TypeAlias = (
     | MoveLogs
     | CreatePod
     | RestoreConfig
+    | RewriteAspects
     | Recreate
     | SetConfig
     | SetFeature

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,8 +33,8 @@ class Pool:
     size_bytes: Mapping[str, int] = field(default_factory=dict)
     """Size of each volume in bytes, by name."""
     delete_volumes: bool = False
-    before: Mapping[str, str] = field(default_factory=dict)
-    """Equivalent aspect values that an older operator wrote on pods. Empty text: the older pod lacks the aspect."""
+    before: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Equivalent aspect values that older operators wrote on pods. Empty text: the older pod lacks the aspect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from kraft_operator.plan.model.steps import (
     MarkFormatted,
     Remember,
     RestoreConfig,
+    RewriteAspects,
 )
 from kraft_operator.plan.nodes.volumes import released
 
@@ -26,6 +27,7 @@ def provision(s: Situation) -> None:
     formatted: list[Node] = []
     for node in s.record.nodes:
         _restore(s, node)
+        _rewrite(s, node)
         if node.stopped or node.id in s.wanted.skip:
             continue
         if not node.formatted:
@@ -57,6 +59,13 @@ def _restore(s: Situation, node: Node) -> None:
     elif pod.running:
         text = f"{pod.missing} of {node.kind} is gone, and the specification has changed since: its pod runs, and"
         s.plan.block("ConfigLost", f"{text} would not start again; it restarts as soon as that is safe")
+
+
+def _rewrite(s: Situation, node: Node) -> None:
+    """Rewrite aspects of an older operator, so that later changes are compared in this operator's form."""
+    pod, older = s.kube.pods.get(node.id), s.older_aspects(node)
+    if pod is not None and older and not pod.terminating and node.id not in s.wanted.skip:
+        s.plan.steps.append(RewriteAspects(node.id, older))
 
 
 def _start(s: Situation, node: Node) -> None:
