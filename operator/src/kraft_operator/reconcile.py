@@ -41,8 +41,8 @@ from kraft_operator.metrics import Metrics
 from kraft_operator.observe.cluster import Found, Look, Machines
 from kraft_operator.observe.source import MetadataSource
 from kraft_operator.one_pass import NotifySteps, Pass, Shared, only_remembers
+from kraft_operator.patience import UNKNOWN_S, Patience
 from kraft_operator.plan.conditions import conditions
-from kraft_operator.plan.gates import voters_committed
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import Observed
 from kraft_operator.plan.model.record import Record
@@ -74,9 +74,6 @@ plan waits for the same thing, up to WAITING_S_MAX."""
 WAITING_S_MAX: Final = 5.0
 PASS_S: Final = 120.0
 """The timeout of a pass in seconds. After that, its views are too old."""
-UNKNOWN_S: Final = 10.0
-"""Missing or outdated views are reported only after this many seconds."""
-UNKNOWN: Final = frozenset({"QuorumUnknown", "PartitionsUnknown", "VotersChange"})
 CERTIFICATES_S: Final = 60.0
 """A cluster rests no longer than this if a listener has its own certificate: no watch shows changes of Secrets."""
 RESTS_S: Final = 1200.0
@@ -114,8 +111,7 @@ class _Memory:
     teller: Reporter
     secure: ClusterSecurity
     shared: Shared = field(default_factory=Shared)
-    known_at: float = float("-inf")
-    """When the quorum and the metadata were last both known (monotonic seconds)."""
+    patience: Patience = field(default_factory=Patience)
     waits: tuple[str, ...] = ()
     waits_s: float = WAITING_S
     changes: int = 0
@@ -330,7 +326,7 @@ class Reconciler:
             for problem in kept.problems:
                 plan_.block(*problem)
             plan_.start_none_of(kept.lacking)
-            self._patience(memory, situation(record, wanted, observed), plan_)
+            memory.patience.hold(situation(record, wanted, observed), plan_, self._clock())
             self._racks(one.cluster, plan_)
             failure = await self._act(one, plan_)
             if failure is not None or one.record == record or not only_remembers(plan_):
@@ -396,16 +392,6 @@ class Reconciler:
             return None
         return cluster, before
 
-    def _patience(self, memory: _Memory, s: Situation | None, plan_: do.Plan) -> None:
-        """Do not report unknown views yet if they were known up to `UNKNOWN_S` ago: after a step, they are outdated."""
-        now = self._clock()
-        known = s is not None and s.quorum is not None and s.metadata is not None
-        if known and s is not None and voters_committed(s) is None:
-            memory.known_at = now
-        if now - memory.known_at < UNKNOWN_S:
-            plan_.waits += [one.message for one in plan_.blocked if one.reason in UNKNOWN]
-            plan_.blocked = [one for one in plan_.blocked if one.reason not in UNKNOWN]
-
     def _racks(self, cluster: NamedCluster, plan_: do.Plan) -> None:
         if cluster.spec.rack is not None and not self._machines.allowed:
             text = "spec.rack needs machines' labels, and the operator may not read them"
@@ -450,7 +436,7 @@ class Reconciler:
         observed = await memory.look.observed(rest.found, self._clock(), ask, migrates=migrates)
         plan_ = plan(rest.record, rest.wanted, observed, "")
         s = situation(rest.record, rest.wanted, observed)
-        self._patience(memory, s, plan_)
+        memory.patience.hold(s, plan_, self._clock())
         self._racks(rest.cluster, plan_)
         if plan_.steps:
             return None
@@ -478,7 +464,7 @@ class Reconciler:
         if s is not None and (s.wanted.hibernated or s.wanted.paused):
             return self._resync_s
         # A view that is unknown, or older than the pods, may soon be known and may require a step.
-        if self._clock() - max(memory.known_at, memory.look.pods_changed_at) >= UNKNOWN_S:
+        if self._clock() - max(memory.patience.known_at, memory.look.pods_changed_at) >= UNKNOWN_S:
             return BLOCKED_S
         if s is None or s.quorum is None or s.metadata is None:
             return self._backed_off(memory, ("views",))

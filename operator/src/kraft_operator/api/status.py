@@ -46,7 +46,15 @@ class NodeStatus(Model):
     rack: Annotated[str, Field(description="rack of the machine that it ran on last")] = ""
     pod: str = ""
     volume: str = ""
-    state: str = ""
+    state: Annotated[
+        str,
+        Field(
+            description="Ready, Starting, Stopping, Stopped; Fenced: the broker runs, and the controller has fenced it;"
+            " Leaving: it runs until its replicas have moved; Formatting: its volumes are being prepared; Waiting: it"
+            " has no pod, and the operator cannot or must not start it now; Failing: its pod or format job cannot"
+            " start; Unschedulable: no machine takes its pod; MachineLost: its machine does not answer"
+        ),
+    ] = ""
     quorum: Annotated[str, Field(description="role of a controller: leader, voter or observer")] = ""
     epoch: int | None = None
     lag: (

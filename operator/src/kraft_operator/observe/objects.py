@@ -143,7 +143,8 @@ def pod(one: Object, rack: str = "", reported: StatusReport | None = None) -> Po
         machine=one.get("spec", {}).get("nodeName", ""),
         lost=_lost(one),
         over=status.get("phase") in ENDED,
-        fails=any(_fails(container) for container in status.get("containerStatuses", ())),
+        unplaced=condition_of(one, "PodScheduled").get("status") == "False",
+        fails=any(map(_fails, _containers(status))),
         volumes=mounted(one.get("spec", {})),
     )
 
@@ -233,6 +234,11 @@ def _nodes_own(status: Object) -> list[Object]:
     return [one for one in containers if one.get("name") == NODE_CONTAINER] or containers
 
 
+def _containers(status: Object) -> list[Object]:
+    """The statuses of all containers of a pod. Injected init containers run first: the others wait for them."""
+    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+
+
 def _starts(container: Object) -> bool:
     waiting = container.get("state", {}).get("waiting", {})
     return waiting.get("reason") in {"ContainerCreating", "PodInitializing"}
@@ -245,9 +251,9 @@ def why_not(one: Object) -> str:
         return f"machine {one['spec'].get('nodeName', '')} does not answer"
     if status.get("phase") in ENDED:
         return f"{status.get('reason', status['phase'])}: {status.get('message', '')}".rstrip(": ")
-    for container in status.get("containerStatuses", ()):
+    for container in _containers(status):
         waiting = container.get("state", {}).get("waiting")
-        if waiting and waiting.get("reason") != "ContainerCreating":
+        if waiting and not _starts(container):
             last = container.get("lastState", {}).get("terminated", {}).get("message", "")
             text = last.strip().rpartition("\n")[2] or waiting.get("message", "")
             return f"{waiting.get('reason', 'waits')}: {text}".rstrip(": ")
@@ -358,7 +364,8 @@ def _volume(parts: Mapping[str, Object], racks: Mapping[str, str], uid: str) -> 
     marks = {name: one["metadata"].get("annotations", {}) for name, one in parts.items()}
     owners = sorted({one[FORMATTED] for one in marks.values() if one.get(FORMATTED)})
     sizes = {name: as_bytes(one["spec"]["resources"]["requests"]["storage"]) for name, one in parts.items()}
-    rack = next((racks[one[MACHINE]] for one in marks.values() if racks.get(one.get(MACHINE, ""))), "")
+    machines = [one[MACHINE] for one in marks.values() if one.get(MACHINE)]
+    rack = next((racks[one] for one in machines if racks.get(one)), "")
     unmarked = frozenset(name for name, one in marks.items() if not one.get(FORMATTED))
     owned = all(
         any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", ())) for one in parts.values()
@@ -366,7 +373,8 @@ def _volume(parts: Mapping[str, Object], racks: Mapping[str, str], uid: str) -> 
     # The claims are written one after the other, so only marks that are on all of them count.
     replaced = frozenset.intersection(*(frozenset(one.get(REPLACED, "").split(",")) for one in marks.values())) - {""}
     emptied = {name: one[VOLUME_MARK] for name, one in marks.items() if one.get(VOLUME_MARK)}
-    return Volume(", ".join(owners), sizes, unmarked, rack, owned, replaced, emptied)
+    machine = next(iter(machines), "")
+    return Volume(", ".join(owners), sizes, unmarked, rack, machine, owned, replaced, emptied)
 
 
 def job(one: Object, pods: Iterable[Object] = ()) -> Job:

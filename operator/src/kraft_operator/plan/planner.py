@@ -21,7 +21,7 @@ from kraft_operator.plan.model.wanted import STARTS_WITH, Wanted, keys_of
 from kraft_operator.plan.nodes.assign import assigned
 from kraft_operator.plan.nodes.finalize import finalize
 from kraft_operator.plan.nodes.leave import leave
-from kraft_operator.plan.nodes.lost import report_lost
+from kraft_operator.plan.nodes.lost import report_lost, report_unplaced
 from kraft_operator.plan.nodes.provision import provision
 from kraft_operator.plan.nodes.replace import replacement
 from kraft_operator.plan.nodes.roll import recover, roll
@@ -63,6 +63,7 @@ def plan(record: Record, wanted: Wanted, observed: Observed, fresh_id: str) -> P
     _configure(s)
     migrate(s)
     _name_failing(s)
+    report_unplaced(s)
     if wanted.hibernated:
         _hibernate(s)
     elif not any(isinstance(step, Remember | Recreate) for step in s.plan.steps):

@@ -23,7 +23,7 @@ from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.levels import name_of
 from kraft_operator.plan.model.observed import Metadata, Observed
 from kraft_operator.plan.model.record import FINALIZED, MIGRATED, PLAINTEXT, Node, Record
-from kraft_operator.plan.model.situation import BEHIND_MAX_MS, Situation, is_broker
+from kraft_operator.plan.model.situation import BEHIND_MAX_MS, BEING_STARTED, Situation, is_broker
 from kraft_operator.plan.model.steps import DISRUPTIVE, Plan, Step
 from kraft_operator.specs.cluster import INSTANCE, NamedCluster
 from kraft_operator.specs.mode import has_begun, secured
@@ -52,7 +52,7 @@ def status(
     `record` is the record in force; it is newer than the situation's if the plan changed it. `version` is the
     finalized metadata.version, empty if unknown.
     """
-    nodes = [_node(cluster, node, s) for node in record.nodes]
+    nodes = [_node(cluster, node, s, plan) for node in record.nodes]
     values: dict[str, Any] = {
         **remembered(record),
         "observedGeneration": generation,
@@ -130,7 +130,7 @@ def _migration(record: Record, s: Situation | None, before: KRaftClusterStatus) 
     return found
 
 
-def _node(cluster: NamedCluster, node: Node, s: Situation | None) -> NodeStatus:
+def _node(cluster: NamedCluster, node: Node, s: Situation | None, plan: Plan) -> NodeStatus:
     pool = cluster.pool(node.pool)
     roles: list[Literal["controller", "broker"]] = []
     roles += ["controller"] * node.controller
@@ -150,7 +150,7 @@ def _node(cluster: NamedCluster, node: Node, s: Situation | None) -> NodeStatus:
     )
     if s is None:
         return found
-    found.state = state(node, s)
+    found.state = state(node, s, plan)
     found.needs_restart = s.lacks(node)
     if s.quorum is not None:
         replica = {**s.quorum.observers, **s.quorum.voters}.get(node.id)
@@ -163,22 +163,35 @@ def _node(cluster: NamedCluster, node: Node, s: Situation | None) -> NodeStatus:
     return found
 
 
-def state(node: Node, s: Situation) -> str:
+def state(node: Node, s: Situation, plan: Plan) -> str:
     """The state of a node in one or two words."""
     pod = s.kube.pods.get(node.id)
     if pod is None:
-        if node.stopped or s.wanted.hibernated:
-            return "Stopped"
-        return "Starting" if node.formatted else "Formatting"
+        return _state_without_pod(node, s, plan)
+    if pod.lost:
+        return "MachineLost"
     if pod.terminating:
         return "Stopping"
-    if not pod.running:
-        return "Failing"
+    if pod.unplaced:
+        return "Unschedulable"
     if not pod.ready:
-        return "Starting"
+        # A pod that was just made has no state yet.
+        return "Starting" if pod.running or pod.message == BEING_STARTED else "Failing"
     if is_broker(pod) and s.metadata is not None and not s.serves(node.id):
         return "Fenced"
     return "Leaving" if node.leaving else "Ready"
+
+
+def _state_without_pod(node: Node, s: Situation, plan: Plan) -> str:
+    """The state of a node without a pod. It waits if this plan does not start it, for example for its volume."""
+    if node.stopped or s.wanted.hibernated:
+        return "Stopped"
+    if any(isinstance(step, do.CreatePod) and step.node == node.id for step in plan.steps):
+        return "Starting"
+    if node.formatted:
+        return "Waiting"
+    job = s.kube.jobs.get((node.id, node.disk))
+    return "Failing" if job is not None and job.state == "failed" else "Formatting"
 
 
 def _listeners(s: Situation) -> list[ListenerStatus]:

@@ -15,7 +15,15 @@ GOOD: Final = "green"
 BAD: Final = "red"
 UNSURE: Final = "yellow"
 DIM: Final = "dim"
-STATES: Final = {"Ready": GOOD, "Failing": BAD, "Fenced": UNSURE, "Stopped": DIM, "": DIM}
+STATES: Final = {
+    "Ready": GOOD,
+    "Failing": BAD,
+    "MachineLost": BAD,
+    "Unschedulable": BAD,
+    "Fenced": UNSURE,
+    "Stopped": DIM,
+    "": DIM,
+}
 """Final states; any other state changes to one of these."""
 GOOD_WHEN_FALSE: Final = frozenset({"Degraded", "Paused"})
 NOT_TOLD: Final = "no operator has reconciled it yet: does an operator run that watches its namespace?"

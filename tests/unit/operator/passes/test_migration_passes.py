@@ -125,7 +125,7 @@ def test_a_cluster_that_migrates_is_looked_at_often_as_no_watch_shows_its_progre
         s = situation(replace(world.record, migration=phase), world.wanted, world.observe())
         operator = new_operator(new_api())
         memory = operator._memory(KEY)
-        memory.known_at = time.monotonic()
+        memory.patience.known_at = time.monotonic()
         assert operator._next(memory, Plan(), s) == seconds
         operator.close()
 

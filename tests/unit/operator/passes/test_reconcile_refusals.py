@@ -316,7 +316,7 @@ def test_a_wait_backs_off_and_a_new_wait_is_checked_soon(monkeypatch: pytest.Mon
         await settle(api, operator)
         waits = ["a replica catches up"]
         monkeypatch.setattr("kraft_operator.reconcile.plan", lambda *_: do.Plan(waits=list(waits)))
-        monkeypatch.setattr("kraft_operator.reconcile.UNKNOWN", frozenset())
+        monkeypatch.setattr("kraft_operator.patience.UNKNOWN", frozenset())
         assert [await operator.reconcile(KEY) for _ in range(6)] == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
         waits[0] = "another one does"
         assert await operator.reconcile(KEY) == 0.5

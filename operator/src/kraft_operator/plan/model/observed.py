@@ -54,6 +54,8 @@ class Pod:
     machine: str = ""
     lost: bool = False
     """Its machine does not answer, so it is unknown whether the pod runs."""
+    unplaced: bool = False
+    """Kubernetes finds no machine for it; `message` has the reason."""
     over: bool = False
     """It has ended for good (evicted, or its machine was shut down). Only a new pod can take its place."""
     fails: bool = False
@@ -84,6 +86,8 @@ class Volume:
     """Volumes that were added later and are not formatted yet."""
     rack: str = ""
     """The rack of the machine that it is bound to; empty if unknown or not a single rack."""
+    machine: str = ""
+    """The machine that its claims were made for; empty if unknown. Volumes of some classes can follow their pod."""
     owned: bool = False
     """It is deleted with its node. Counts if the node's pool no longer exists."""
     replaced: frozenset[str] = frozenset()

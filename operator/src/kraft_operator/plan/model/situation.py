@@ -337,7 +337,7 @@ def _not_up(pod: Pod | None) -> str:
     """The end of a message about a node that is not up: a verb, or a colon and what Kubernetes reports."""
     if pod is None:
         return " has no pod yet"
-    if pod.terminating:
+    if pod.terminating and not pod.lost:
         return " stops"
     reported = pod.message or NOT_READY
     return f" {reported}" if reported in (NOT_READY, BEING_STARTED) else f": {reported}"
