@@ -32,9 +32,9 @@ def program_version() -> str:
         return ""
 
 
-def local_aspects(cluster: NamedCluster, pool: NodePool) -> dict[str, str]:
+def local_aspects(cluster: NamedCluster, pool: NodePool, *, broker: bool) -> dict[str, str]:
     """The aspects that a process must have. Image, resources and pod template do not apply."""
-    found = aspects(cluster, pool)
+    found = aspects(cluster, pool, broker=broker)
     return {"config": found["config"], STARTS_WITH: found[STARTS_WITH], "program": program_version()}
 
 

@@ -278,7 +278,10 @@ class Supervisor:
         for one in wanted.pools:
             pool = cluster.pool(one.name)
             assert pool is not None
-            pools.append(replace(one, aspects=local_aspects(cluster, pool)))
+            assert one.of_controllers is not None
+            controllers = replace(one.of_controllers, aspects=local_aspects(cluster, pool, broker=False))
+            mine = local_aspects(cluster, pool, broker=True)
+            pools.append(replace(one, aspects=mine, of_controllers=controllers))
         return replace(wanted, pools=tuple(pools))
 
     async def once(self) -> Plan:

@@ -8,9 +8,11 @@ from typing import Any
 import yaml
 
 from kraft_operator.api.cluster import KRaftClusterSpec
+from kraft_operator.api.pools import NodePool
 from kraft_operator.plan.model.record import Node
 from kraft_operator.specs import network, pods, storage
 from kraft_operator.specs.cluster import NamedCluster
+from kraft_operator.specs.properties import aspects, aspects_of_before
 
 ROOT = Path(__file__).parents[3]
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
@@ -20,6 +22,15 @@ def sample(namespace: str = "demo", **changes: Any) -> NamedCluster:
     document = yaml.safe_load((ROOT / "deploy" / "samples" / "kraftcluster.yaml").read_text())
     spec = KRaftClusterSpec.model_validate({**document["spec"], **changes})
     return NamedCluster("sample", namespace, "4f4b1c6e-0000-4000-8000-000000000000", spec)
+
+
+def pool_aspects(cluster: NamedCluster, pool: NodePool) -> dict[str, str]:
+    """The aspects of the nodes that have the roles of their pool."""
+    return aspects(cluster, pool, broker="broker" in pool.roles)
+
+
+def pool_aspects_of_before(cluster: NamedCluster, pool: NodePool) -> dict[str, frozenset[str]]:
+    return aspects_of_before(cluster, pool, broker="broker" in pool.roles)
 
 
 def manifests(cluster: NamedCluster) -> list[dict[str, Any]]:

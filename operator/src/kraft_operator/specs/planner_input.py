@@ -9,7 +9,7 @@ from typing import Any, Final
 from kraft_operator.api.base import GROUP
 from kraft_operator.api.cluster import VOTERS
 from kraft_operator.plan.model.levels import UNKNOWN, level_of
-from kraft_operator.plan.model.wanted import STARTS_WITH, Pool, ReplacementRequest, Wanted
+from kraft_operator.plan.model.wanted import STARTS_WITH, ControllerAspects, Pool, ReplacementRequest, Wanted
 from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.migration import zookeeper_digest
 from kraft_operator.specs.properties import aspects, aspects_of_before, dynamic_values
@@ -46,10 +46,11 @@ def wanted_of(cluster: NamedCluster, annotations: Mapping[str, str], now: dateti
             "broker" in pool.roles,
             cluster.replicas(pool),
             pool.first_node_id,
-            aspects(cluster, pool),
+            aspects(cluster, pool, broker=True),
             {volume.name: as_bytes(volume.size) for volume in pool.storage.volumes},
             pool.storage.deletion_policy == "Delete",
-            aspects_of_before(cluster, pool),
+            aspects_of_before(cluster, pool, broker=True),
+            ControllerAspects(aspects(cluster, pool, broker=False), aspects_of_before(cluster, pool, broker=False)),
         )
         for pool in spec.node_pools
     )

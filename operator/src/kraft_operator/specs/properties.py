@@ -130,28 +130,28 @@ def dynamic_values(spec: KRaftClusterSpec) -> dict[str, str]:
     return {key: value for key, value in spec.config.items() if key in DYNAMIC and key not in own}
 
 
-def aspects(cluster: NamedCluster, pool: NodePool) -> dict[str, str]:
-    """Aspects that a pod of this pool must have. The planner adds the keys of roles and voters.
+def aspects(cluster: NamedCluster, pool: NodePool, *, broker: bool) -> dict[str, str]:
+    """Aspects that a broker or a controller of this pool must have. The planner adds the keys of roles and voters.
 
     Digests leave out fields with their default value, so a later operator with more fields computes equal digests and
     restarts no node for them.
     """
     dynamic = dynamic_values(cluster.spec)
     return {
-        **_digests(cluster, pool),
+        **_digests(cluster, pool, broker=broker),
         STARTS_WITH: ",".join(f"{key}={digest(value)}" for key, value in sorted(dynamic.items())),
         "image": cluster.image,
         MANIFESTS: REVISION,
     }
 
 
-def aspects_of_before(cluster: NamedCluster, pool: NodePool) -> dict[str, frozenset[str]]:
+def aspects_of_before(cluster: NamedCluster, pool: NodePool, *, broker: bool) -> dict[str, frozenset[str]]:
     """The same aspects as earlier operators wrote them: every value that means the same.
 
     The first operators included fields with their default value. Later ones included the listeners of brokers in the
     digests of controllers.
     """
-    older = _digests(cluster, pool, defaults=True, all_listeners=True), _digests(cluster, pool, all_listeners=True)
+    older = [_digests(cluster, pool, broker=broker, defaults=form, all_listeners=True) for form in (True, False)]
     found = {key: frozenset(digests[key] for digests in older) for key in older[0]}
     if REVISION == FIRST_REVISION:
         found[MANIFESTS] = frozenset({""})
@@ -161,9 +161,9 @@ def aspects_of_before(cluster: NamedCluster, pool: NodePool) -> dict[str, frozen
 
 
 def _digests(
-    cluster: NamedCluster, pool: NodePool, *, defaults: bool = False, all_listeners: bool = False
+    cluster: NamedCluster, pool: NodePool, *, broker: bool, defaults: bool = False, all_listeners: bool = False
 ) -> dict[str, str]:
-    """Digests of everything that a node of this pool must restart for.
+    """Digests of everything that a broker or a controller of this pool must restart for.
 
     `defaults` and `all_listeners` are the forms of earlier operators.
     """
@@ -171,14 +171,14 @@ def _digests(
     dynamic = dynamic_values(spec)
     static: dict[str, Any] = {key: value for key, value in spec.config.items() if key not in dynamic}
     static |= {f"pool:{key}": value for key, value in pool.config.items()}
-    if "broker" in pool.roles or all_listeners:
+    if broker or all_listeners:
         # Where a certificate comes from restarts no node: only whether a broker reads a file of its own for it.
         others = {"host", "first_node_port", "certificate", *OUTSIDE, *(security.LATER if defaults else ())}
         static["listeners"] = [one.model_dump(exclude=others, exclude_defaults=not defaults) for one in spec.listeners]
     addresses = {one.name: found for one in spec.listeners if (found := _services(cluster, one, pool))}
-    if addresses and "broker" in pool.roles:
+    if addresses and broker:
         static["addresses"] = addresses
-    if "broker" in pool.roles and (own := security.own_certificates(cluster)):
+    if broker and (own := security.own_certificates(cluster)):
         static["certificates"] = [one.name for one in own]
     if cluster.secure:
         assert spec.security is not None

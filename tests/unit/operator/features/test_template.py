@@ -21,12 +21,11 @@ from kraft_operator.plan.model.record import Node
 from kraft_operator.specs import pods, storage
 from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.config_check import cluster_config_problems
-from kraft_operator.specs.properties import aspects, aspects_of_before
 from kraft_operator.specs.template import affinity
 from kraft_operator.specs.windows import window_problems
 from tests.unit.operator.fake_kubernetes import FakeApi
 from tests.unit.operator.reconciling import KEY, condition, new_api, new_operator, pods_of, settle
-from tests.unit.operator.sample import CLUSTER_ID, ROOT, sample
+from tests.unit.operator.sample import CLUSTER_ID, ROOT, pool_aspects, pool_aspects_of_before, sample
 
 CONTROLLER = Node(1, "controllers", True, False)
 BROKER = Node(101, "brokers", False, True)
@@ -135,18 +134,18 @@ def test_a_format_job_has_the_pods_volumes_and_user_but_no_sidecars() -> None:
 def test_unused_new_fields_cause_no_restart() -> None:
     before = _with({"env": [{"name": "A", "value": "1"}]})
     pool = before.spec.node_pools[1]
-    assert set(aspects_of_before(before, pool)) >= {"template"}
+    assert set(pool_aspects_of_before(before, pool)) >= {"template"}
     legacy = pool.pod.model_dump(exclude=set(LATER))
     legacy["env"] = [{"name": "A", "value": "1"}]
-    assert digest([legacy, [], "IfNotPresent"]) in aspects_of_before(before, pool)["template"]
+    assert digest([legacy, [], "IfNotPresent"]) in pool_aspects_of_before(before, pool)["template"]
 
 
 @pytest.mark.parametrize("field", sorted(EVERYTHING))
 def test_a_changed_template_field_causes_a_restart_even_after_an_upgrade(field: str) -> None:
     before, after = _with({}), _with({field: EVERYTHING[field]})
     pool = after.spec.node_pools[1]
-    assert aspects(after, pool)["template"] != aspects(before, before.spec.node_pools[1])["template"]
-    older = (aspects_of_before(cluster, cluster.spec.node_pools[1])["template"] for cluster in (before, after))
+    assert pool_aspects(after, pool)["template"] != pool_aspects(before, before.spec.node_pools[1])["template"]
+    older = (pool_aspects_of_before(cluster, cluster.spec.node_pools[1])["template"] for cluster in (before, after))
     assert next(older).isdisjoint(next(older))
 
 

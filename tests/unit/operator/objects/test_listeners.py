@@ -11,8 +11,8 @@ from kraft_local.resource_file import BadResourceError, parsed
 from kraft_operator.admission import refusals_of_cluster
 from kraft_operator.api.user import KRaftUserSpec
 from kraft_operator.observe import addresses
-from kraft_operator.specs import fronts, network, properties, security, user_access
-from tests.unit.operator.sample import sample
+from kraft_operator.specs import fronts, network, security, user_access
+from tests.unit.operator.sample import pool_aspects, pool_aspects_of_before, sample
 
 INTERNAL = {"name": "tls", "port": 9093}
 INGRESS = {
@@ -142,7 +142,7 @@ def test_certificates_are_valid_for_all_names_of_a_broker() -> None:
 def test_only_brokers_whose_address_changes_restart() -> None:
     def digests(**more: Any) -> tuple[str, str]:
         cluster = cluster_with(INGRESS, **more)
-        return tuple(properties.aspects(cluster, pool)["config"] for pool in cluster.spec.node_pools)  # type: ignore[return-value]
+        return tuple(pool_aspects(cluster, pool)["config"] for pool in cluster.spec.node_pools)  # type: ignore[return-value]
 
     controllers, brokers = digests()
     # Names and ports are compared by broker; what belongs to bootstrap alone concerns no broker.
@@ -162,8 +162,8 @@ def test_only_brokers_whose_address_changes_restart() -> None:
 def test_clusters_without_the_new_fields_restart_no_node() -> None:
     listener = {"name": "out", "port": 9096, "type": "NodePort", "host": "h.example.com", "firstNodePort": 31000}
     cluster = sample(listeners=[{"name": "plain", "port": 9092}, listener])
-    found = [properties.aspects(cluster, pool)["config"] for pool in cluster.spec.node_pools]
-    older = properties.aspects_of_before(cluster, cluster.spec.node_pools[0])["config"]
+    found = [pool_aspects(cluster, pool)["config"] for pool in cluster.spec.node_pools]
+    older = pool_aspects_of_before(cluster, cluster.spec.node_pools[0])["config"]
     assert "f2d6dcdf4af0" in older and found[1] == "e907db25b968", "digests of the operator before these fields"
 
 

@@ -18,10 +18,10 @@ from kraft_operator.plan.model.record import Claim, Node, Record, ReplacementRec
 from kraft_operator.plan.model.wanted import STARTS_WITH, keys_of
 from kraft_operator.specs import network, pods
 from kraft_operator.specs.planner_input import APPROVE, ROLL, SKIP, wanted_of
-from kraft_operator.specs.properties import DYNAMIC, advertised, aspects, properties, text
+from kraft_operator.specs.properties import DYNAMIC, advertised, properties, text
 from kraft_operator.specs.quantities import as_bytes
 from kraft_operator.specs.remembered import record_of, remembered
-from tests.unit.operator.sample import manifests, sample
+from tests.unit.operator.sample import manifests, pool_aspects, sample
 from tests.unit.operator.world import World
 
 
@@ -138,10 +138,10 @@ def test_only_changes_that_need_a_restart_change_an_aspect() -> None:
     dynamic = sample(config={**config, "min.insync.replicas": "1"})
     static = sample(config={**config, "num.partitions": "5"})
     image = sample(image="other:1")
-    assert {k for k, v in aspects(dynamic, pool).items() if v != aspects(before, pool)[k]} == {STARTS_WITH}
+    assert {k for k, v in pool_aspects(dynamic, pool).items() if v != pool_aspects(before, pool)[k]} == {STARTS_WITH}
     assert wanted_of(dynamic, {}).revision == wanted_of(before, {}).revision, "nothing to approve"
-    assert {k for k, v in aspects(static, pool).items() if v != aspects(before, pool)[k]} == {"config"}
-    assert {k for k, v in aspects(image, pool).items() if v != aspects(before, pool)[k]} == {"image"}
+    assert {k for k, v in pool_aspects(static, pool).items() if v != pool_aspects(before, pool)[k]} == {"config"}
+    assert {k for k, v in pool_aspects(image, pool).items() if v != pool_aspects(before, pool)[k]} == {"image"}
 
 
 def test_a_pools_value_overrides_a_cluster_wide_dynamic_one() -> None:
@@ -156,7 +156,7 @@ def test_a_pools_value_overrides_a_cluster_wide_dynamic_one() -> None:
     controllers, brokers = cluster.spec.node_pools
     assert properties(cluster, brokers, 101, brokers.roles, (1,))["log.retention.ms"] == "5000"
     other = sample(config={**config, "log.retention.ms": "2000"}, nodePools=document["nodePools"])
-    assert aspects(cluster, controllers)["config"] != aspects(other, controllers)["config"], "a restart"
+    assert pool_aspects(cluster, controllers)["config"] != pool_aspects(other, controllers)["config"], "a restart"
 
 
 @pytest.mark.parametrize("change", [{"host": "kafka.example.org"}, {"firstNodePort": 31000}])
@@ -164,7 +164,7 @@ def test_changed_external_addresses_restart_only_brokers(change: dict[str, Any])
     listeners = sample().spec.model_dump(by_alias=True, exclude_none=True)["listeners"]
     after = sample(listeners=[listeners[0], {**listeners[1], **change}])
     controllers, brokers = (
-        {k for k, v in aspects(after, pool).items() if v != aspects(sample(), pool)[k]}
+        {k for k, v in pool_aspects(after, pool).items() if v != pool_aspects(sample(), pool)[k]}
         for pool in after.spec.node_pools
     )
     assert (controllers, brokers) == (set(), {"config"})

@@ -23,9 +23,8 @@ from kraft_operator.specs import pods
 from kraft_operator.specs import properties as specs
 from kraft_operator.specs.cluster import NamedCluster
 from kraft_operator.specs.planner_input import wanted_of
-from kraft_operator.specs.properties import aspects, aspects_of_before
 from tests.unit.operator.reconciling import KEY, new_api, new_operator, settle
-from tests.unit.operator.sample import ROOT, sample
+from tests.unit.operator.sample import ROOT, pool_aspects, pool_aspects_of_before, sample
 
 NODE = Node(101, "brokers", False, True)
 
@@ -47,10 +46,10 @@ def _broker(cluster: NamedCluster) -> Any:
 
 def test_older_digests_of_pods_cause_no_restart() -> None:
     cluster = sample()
-    before = aspects_of_before(cluster, _broker(cluster))
+    before = pool_aspects_of_before(cluster, _broker(cluster))
     assert before[specs.MANIFESTS] == {""}
     for config, template in itertools.product(before["config"], before["template"]):
-        has = {**aspects(cluster, _broker(cluster)), "config": config, "template": template}
+        has = {**pool_aspects(cluster, _broker(cluster)), "config": config, "template": template}
         del has[specs.MANIFESTS]  # it lacked this aspect
         assert _lacks(has) == []
     has["template"] = "another"
@@ -62,7 +61,7 @@ def test_a_field_at_its_default_does_not_change_the_digest(monkeypatch: pytest.M
     document = yaml.safe_load((ROOT / "deploy/samples/kraftcluster.yaml").read_text())["spec"]
     short = KRaftClusterSpec.model_validate(document)
     full = KRaftClusterSpec.model_validate(short.model_dump(by_alias=True, exclude_none=True))
-    digests = [aspects(dataclasses.replace(sample(), spec=spec), spec.node_pools[1]) for spec in (short, full)]
+    digests = [pool_aspects(dataclasses.replace(sample(), spec=spec), spec.node_pools[1]) for spec in (short, full)]
     assert digests[0] == digests[1]
 
     class Later(type(short.node_pools[1].pod)):  # type: ignore[misc]
@@ -70,11 +69,11 @@ def test_a_field_at_its_default_does_not_change_the_digest(monkeypatch: pytest.M
 
     later = Later.model_validate(short.node_pools[1].pod.model_dump(by_alias=True))
     pool = short.node_pools[1].model_copy(update={"pod": later})
-    assert aspects(dataclasses.replace(sample(), spec=short), pool) == digests[0]
+    assert pool_aspects(dataclasses.replace(sample(), spec=short), pool) == digests[0]
 
 
 def test_a_new_revision_of_manifests_restarts_running_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    has = aspects(sample(), _broker(sample()))
+    has = pool_aspects(sample(), _broker(sample()))
     assert _lacks(has) == []
     monkeypatch.setattr(specs, "REVISION", "2")
     assert _lacks(has) == [specs.MANIFESTS]
@@ -122,7 +121,7 @@ def test_a_listener_of_brokers_changes_nothing_of_controllers(change: str) -> No
     def made(cluster: NamedCluster, number: int, node: Node) -> list[Any]:
         pool, has = cluster.spec.node_pools[number], {"roles": ",".join(node_roles(node)), "voters": "1,2,3"}
         pod = pods.pod(cluster, pool, node, has, {"web": ("h", 31000)})
-        return [aspects(cluster, pool), pods.config_map(cluster, pool, node, has), pod]
+        return [pool_aspects(cluster, pool), pods.config_map(cluster, pool, node, has), pod]
 
     controller = Node(1, "controllers", True, False)
     assert made(before, 0, controller) == made(after, 0, controller)
@@ -139,11 +138,32 @@ def test_a_combined_node_restarts_for_a_listener() -> None:
     document = sample().spec.model_dump(by_alias=True, exclude_none=True)["nodePools"][:1]
     document[0] |= {"roles": ["controller", "broker"], "replicas": None}
     found = [
-        aspects(cluster, cluster.spec.node_pools[0])["config"]
+        pool_aspects(cluster, cluster.spec.node_pools[0])["config"]
         for name in ("another port", "one more")
         for cluster in [sample(listeners=LISTENERS[name], nodePools=document)]
     ]
     assert found[0] != found[1]
+
+
+def test_a_node_is_compared_by_its_own_roles() -> None:
+    """It gives up the role that its pool lost once its replicas have moved, and restarts then."""
+    pools = sample().spec.model_dump(by_alias=True, exclude_none=True)["nodePools"][:1]
+    listeners = [*LISTENERS["one more"], {"name": "web", "port": 9096, "type": "NodePort", "host": "a.example.com"}]
+
+    def cluster(roles: list[str], listeners: Any) -> NamedCluster:
+        return sample(listeners=listeners, nodePools=[{**pools[0], "roles": roles}])
+
+    node = Node(1, "controllers", True, True)
+    both = cluster(["controller", "broker"], listeners)
+    has = {**pool_aspects(both, both.spec.node_pools[0]), "roles": "broker,controller", "voters": "1"}
+
+    def lacks(changed: NamedCluster, node: Node = node) -> list[str]:
+        record = Record(nodes=(node,), voters=(1,))
+        return Situation(record, wanted_of(changed, {}), Kube({1: Pod(True, True, has)}), None, None).lacks(node)
+
+    assert lacks(cluster(["controller"], listeners)) == []
+    assert lacks(cluster(["controller"], listeners[1:])) == ["config"]
+    assert lacks(cluster(["controller"], listeners), dataclasses.replace(node, broker=False)) == ["config", "roles"]
 
 
 def test_a_controller_that_migrates_restarts_for_the_internal_listener_alone() -> None:
@@ -178,7 +198,9 @@ def test_an_upgrade_restarts_nothing_and_then_a_listener_restarts_brokers_alone(
         resource = api.objects["KRaftCluster", *KEY]
         cluster = NamedCluster("sample", "demo", "u", KRaftClusterSpec.model_validate(resource["spec"]))
         older = {
-            pool.name: specs._digests(cluster, pool, defaults=not form, all_listeners=True)
+            pool.name: specs._digests(
+                cluster, pool, broker="broker" in pool.roles, defaults=not form, all_listeners=True
+            )
             for pool in cluster.spec.node_pools
         }
         there = {name: one for (kind, _, name), one in api.objects.items() if kind == "Pod"}

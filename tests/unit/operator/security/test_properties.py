@@ -11,9 +11,9 @@ from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.plan.model.record import Node
 from kraft_operator.specs import network, pods
 from kraft_operator.specs.cluster import NamedCluster
-from kraft_operator.specs.properties import advertised, aspects, aspects_of_before, properties
+from kraft_operator.specs.properties import advertised, properties
 from kraft_protocol.tls.names import PrincipalMapper
-from tests.unit.operator.sample import sample
+from tests.unit.operator.sample import pool_aspects, pool_aspects_of_before, sample
 
 LISTENERS = [
     {"name": "tls", "port": 9093},
@@ -120,8 +120,8 @@ def test_a_cluster_without_security_has_the_same_pods_as_before() -> None:
     assert not any(key.startswith(("ssl.", "super.", "authorizer")) for key in of(cluster))
     assert "tls" not in str(pods.pod(cluster, pool, Node(101, "brokers", False, True), {"roles": "broker"}, {}))
     # The digests of operators without these fields; they must never change.
-    assert aspects(cluster, pool)["config"] == "c4cbdccc2f70"
-    assert aspects_of_before(cluster, pool)["config"] == {"7e40227d136c", "c4cbdccc2f70"}
+    assert pool_aspects(cluster, pool)["config"] == "c4cbdccc2f70"
+    assert pool_aspects_of_before(cluster, pool)["config"] == {"7e40227d136c", "c4cbdccc2f70"}
 
 
 def test_pods_mount_the_secret_of_their_node_and_serve_the_nodes_listener_first() -> None:
@@ -235,9 +235,9 @@ def test_brokers_restart_for_the_first_own_certificate_of_a_listener_but_not_for
     issuer = {**own, "certificate": {"issuerRef": {"name": "b"}}}
     without, first, other = (sample(security={}, listeners=[one]) for one in (plain, own, issuer))
     controllers, brokers = first.spec.node_pools
-    assert aspects(first, brokers) == aspects(other, brokers)
-    assert aspects(first, brokers) != aspects(without, brokers)
-    assert aspects(first, controllers) == aspects(without, controllers)
+    assert pool_aspects(first, brokers) == pool_aspects(other, brokers)
+    assert pool_aspects(first, brokers) != pool_aspects(without, brokers)
+    assert pool_aspects(first, controllers) == pool_aspects(without, controllers)
 
 
 @pytest.mark.parametrize(

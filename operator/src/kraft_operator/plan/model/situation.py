@@ -191,7 +191,7 @@ class Situation:
     def aspects(self, node: Node) -> dict[str, str]:
         """The aspects that a node's pod must have: values by name. A difference needs a restart (see `lacks`)."""
         pool = self.wanted.pool(node.pool)
-        aspects = dict(pool.aspects) if pool is not None else {}
+        aspects = dict(pool.aspects_of(broker=node.broker)) if pool is not None else {}
         aspects["roles"] = ",".join(self.roles(node))
         if self.static:
             # A former voter that other controllers still count runs on with the voters before the change.
@@ -222,7 +222,7 @@ class Situation:
         target = self.aspects(node)
         return {
             key: target[key]
-            for key, forms in pool.before.items()
+            for key, forms in pool.before_of(broker=node.broker).items()
             if key in target and pod.aspects.get(key) != target[key] and pod.aspects.get(key, "") in forms
         }
 
@@ -267,7 +267,7 @@ class Situation:
         level = self.wanted.metadata_version
         first = self.record.voters if self.record.dynamic and node.controller else ()
         return {
-            **pool.aspects,
+            **pool.aspects_of(broker=node.broker),
             "metadata-version": "" if level is None else str(level),
             "first-voters": ",".join(map(str, first)),
         }

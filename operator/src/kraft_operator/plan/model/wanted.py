@@ -20,6 +20,14 @@ def keys_of(starts_with: str) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerAspects:
+    """As in `Pool`, for nodes that are controllers only."""
+
+    aspects: Mapping[str, str]
+    before: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """A pool: nodes with the same roles and settings."""
 
@@ -35,6 +43,16 @@ class Pool:
     delete_volumes: bool = False
     before: Mapping[str, Collection[str]] = field(default_factory=dict)
     """Equivalent aspect values that older operators wrote on pods. Empty text: the older pod lacks the aspect."""
+    of_controllers: ControllerAspects | None = None
+    """For nodes that are no brokers. None if these have the same aspects. A node may have a role that its pool lost."""
+
+    def aspects_of(self, *, broker: bool) -> Mapping[str, str]:
+        """The aspects of this pool's nodes with or without the role of a broker."""
+        return self.aspects if broker or self.of_controllers is None else self.of_controllers.aspects
+
+    def before_of(self, *, broker: bool) -> Mapping[str, Collection[str]]:
+        """The older values of `aspects_of`."""
+        return self.before if broker or self.of_controllers is None else self.of_controllers.before
 
 
 @dataclass(frozen=True, slots=True)
