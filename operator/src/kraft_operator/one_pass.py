@@ -24,7 +24,6 @@ from kraft_operator.apply.kubernetes import (
     InTheWayError,
     KubeStep,
     NotYetError,
-    PodRefusedError,
     ServiceRefusedError,
 )
 from kraft_operator.apply.objects import difference
@@ -45,7 +44,6 @@ from kraft_operator.plan.nodes.replace import done_before
 from kraft_operator.plan.users import UserState
 from kraft_operator.specs.cluster import NamedCluster, digest
 from kraft_operator.specs.planner_input import REPLACE, requests_of
-from kraft_operator.specs.pods import rehearsal
 from kraft_operator.specs.user_access import internal_users
 
 log = logging.getLogger("kraft_operator.reconcile")
@@ -101,8 +99,8 @@ class Shared:
 
     marks: str = ""
     at: float = float("-inf")
-    rehearsed: str = ""
-    """Digest of the pods that Kubernetes has accepted in a dry run."""
+    accepted: dict[str, str] = field(default_factory=dict)
+    """Digests of the pods that Kubernetes has accepted in a dry run, by pool."""
     no_users: NoUsers = field(default_factory=NoUsers)
 
 
@@ -138,18 +136,7 @@ class Pass:
         if self.shared.marks == marks and now - self.shared.at < SHARED_S:
             return
         await Hands(self.api, self.cluster, self.record, self.seen).share(held)
-        await self._rehearse()
         self.shared.marks, self.shared.at = marks, now
-
-    async def _rehearse(self) -> None:
-        """Check pods of a changed specification by dry runs, before the first node is stopped for them."""
-        spec = self.cluster.spec
-        if spec.hibernated:
-            return
-        made = digest([rehearsal(self.cluster, pool) for pool in spec.node_pools])
-        if self.shared.rehearsed != made:
-            await Hands(self.api, self.cluster, self.record, self.seen).rehearse_pods()
-            self.shared.rehearsed = made
 
     async def observe(self) -> Observed:
         """Observe everything. Returns all views with their ages."""
@@ -173,7 +160,7 @@ class Pass:
                     raise
                 refused = error
         if plan_.guarded is not None:
-            if isinstance(refused, ServiceRefusedError | PodRefusedError | FrontRefusedError):
+            if isinstance(refused, ServiceRefusedError | FrontRefusedError):
                 raise refused
             await self._carry_out_guarded(plan_, notify)
         else:

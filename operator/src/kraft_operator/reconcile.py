@@ -28,12 +28,13 @@ from kraft_operator.api.problems import VERSIONS, problems
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply import topics as by_topics
 from kraft_operator.apply import users as by_users
-from kraft_operator.apply.grants import NotGrantedError, check_templates
+from kraft_operator.apply.grants import NotGrantedError
 from kraft_operator.apply.kafka import RefusedError
-from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
+from kraft_operator.apply.kubernetes import NotYetError
 from kraft_operator.apply.record import KIND as RECORD
 from kraft_operator.apply.record import RecordObject
 from kraft_operator.apply.record import name_of as name_of_record
+from kraft_operator.apply.templates import TemplateRefusal, templates_in_force
 from kraft_operator.beginning import BLOCKED_S, begin
 from kraft_operator.events import Events
 from kraft_operator.kube.client import Api, ApiError
@@ -226,13 +227,21 @@ class Reconciler:
         if isinstance(begun, float):
             return begun
         cluster, record = begun
+        try:
+            cluster, kept.templates, refused = await templates_in_force(
+                self._api, cluster, kept.templates, memory.shared.accepted
+            )
+        except NotGrantedError as error:
+            await memory.teller.wrong(resource, error.reason, str(error))
+            return self._resync_s
+        await kept.keep(record)
         declared, _ = by_topics.declared(topics, key.name, record.topics)
         annotations = resource["metadata"].get("annotations", {})
         replicas = replicas_of(declared.desired_topics)
         wanted = replace(wanted_of(cluster, annotations, datetime.now(UTC)), topic_replicas=replicas)
         one = self._pass_of(memory, cluster, resource, before, wanted, record, kept)
         observed = await one.observe()
-        plan_, failure = await self._planned(one, memory, wanted, observed)
+        plan_, failure = await self._planned(one, memory, wanted, observed, refused)
         understood = failure is None or (isinstance(failure, RefusedError | ApiError) and failure.lasting)
         record = one.record  # even if the plan failed halfway, the written record stays in force
         s = situation(record, wanted, observed)
@@ -245,7 +254,7 @@ class Reconciler:
                 await one.withdraw(s)
             looked_after = not cluster.spec.paused and not cluster.spec.hibernated and not self._stopping
             users = await one.objects(topics, record, self._events, plan_.waits) if looked_after else by_users.NOTHING
-            changed = failure is not None or plan_.steps or memory.changes != changes
+            changed = failure is not None or refused is not None or plan_.steps or memory.changes != changes
             if users is not None and one.found is not None and not changed:
                 until = self._clock() + _rests_s(cluster)
                 rest = _Rest(cluster, record, wanted, one.found, generation, after, declared, {}, users, until)
@@ -311,7 +320,7 @@ class Reconciler:
         )
 
     async def _planned(
-        self, one: Pass, memory: _Memory, wanted: Wanted, observed: Observed
+        self, one: Pass, memory: _Memory, wanted: Wanted, observed: Observed, refused: TemplateRefusal | None
     ) -> tuple[do.Plan, ApiError | RefusedError | UnreachableError | None]:
         """Plan and act. Returns the last plan and its error, or None.
 
@@ -326,6 +335,9 @@ class Reconciler:
             for problem in kept.problems:
                 plan_.block(*problem)
             plan_.start_none_of(kept.lacking)
+            if refused is not None:
+                plan_.block(*refused)
+                plan_.disrupt_nothing()
             memory.patience.hold(situation(record, wanted, observed), plan_, self._clock())
             self._racks(one.cluster, plan_)
             failure = await self._act(one, plan_)
@@ -355,7 +367,8 @@ class Reconciler:
             plan_.waits.append(str(error))
         except (ApiError, RefusedError, UnreachableError) as error:
             if isinstance(error, ApiError | RefusedError) and error.lasting:
-                plan_.block("StepRefused", str(error))
+                if not any(one.message.startswith(str(error)) for one in plan_.blocked):
+                    plan_.block("StepRefused", str(error))
             else:
                 await self._events.emit(one.resource, "Warning", "StepFailed", str(error))
             return error
@@ -381,14 +394,6 @@ class Reconciler:
         if not cluster.image:
             message = "neither spec.image nor the operator's settings name an image: set either"
             await memory.teller.wrong(resource, "NoImage", message)
-            return None
-        try:
-            await check_templates(self._api, cluster)
-        except InTheWayError as error:
-            await memory.teller.wrong(resource, "InTheWay", str(error))
-            return None
-        except NotGrantedError as error:
-            await memory.teller.wrong(resource, error.reason, str(error))
             return None
         return cluster, before
 

@@ -45,7 +45,12 @@ async def check_templates(api: Api, cluster: NamedCluster) -> None:
     Raises NotGrantedError, and ApiError if the API server does not answer.
     """
     for pool in cluster.spec.node_pools:
-        await _check_pool(api, cluster.namespace, pool, [*secrets(pool), *_of_migration(cluster, pool)])
+        await check_pool(api, cluster, pool)
+
+
+async def check_pool(api: Api, cluster: NamedCluster, pool: NodePool) -> None:
+    """Check the grants of one pool, as `check_templates` does."""
+    await _check_pool(api, cluster.namespace, pool, [*secrets(pool), *_of_migration(cluster, pool)])
 
 
 def _of_migration(cluster: NamedCluster, pool: NodePool) -> Iterable[tuple[str, str]]:

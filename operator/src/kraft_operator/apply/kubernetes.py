@@ -28,8 +28,6 @@ from kraft_operator.specs.properties import External
 Object = dict[str, Any]
 SHARED_KINDS: Final = ("Service", "PodDisruptionBudget", "NetworkPolicy")
 CONFLICT: Final = 409
-QUOTA: Final = "exceeded quota"
-"""Text in the API server's errors for a used-up quota."""
 
 KubeStep = (
     do.CreateVolume
@@ -70,17 +68,6 @@ class ServiceRefusedError(ApiError):
         reason = str(error).partition(": ")[2]
         what = "service" if kind == "Service" else kind
         text = f"{reason}; no node is restarted for {what} {name} until the listener is corrected"
-        super().__init__(error.status, error.reason, text)
-
-
-class PodRefusedError(ApiError):
-    """Kubernetes refuses the pods that the next restarts of a pool need."""
-
-    lasting = True
-
-    def __init__(self, pool: str, error: ApiError) -> None:
-        reason = str(error).partition(": ")[2]
-        text = f"{reason}; no node is restarted until nodePools {pool} is corrected"
         super().__init__(error.status, error.reason, text)
 
 
@@ -384,20 +371,6 @@ class Hands:
         wanted = marked(service)
         if not same(wanted, there):
             await self._api.apply(wanted, rehearse=True)
-
-    async def rehearse_pods(self) -> None:
-        """Check by dry runs whether Kubernetes accepts the pods of each pool. Raises PodRefusedError.
-
-        A used-up quota does not count as a refusal here, because a restart deletes the old pod first.
-        """
-        for pool in self._cluster.spec.node_pools:
-            try:
-                await self._api.apply(pods.rehearsal(self._cluster, pool), rehearse=True)
-            except ApiError as error:
-                if not error.lasting:
-                    raise
-                if QUOTA not in str(error):
-                    raise PodRefusedError(pool.name, error) from None
 
     async def _own(self) -> None:
         """Set or remove the owner of claims, so that volumes are deleted with the resource or stay, by the policy of

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from kraft_operator.api.status import KRaftClusterStatus
 from kraft_operator.apply.kubernetes import InTheWayError, NotYetError
+from kraft_operator.apply.templates import Template
 from kraft_operator.kube.client import Api
 from kraft_operator.plan.model.record import Record, UserClaim
 from kraft_operator.specs.cluster import INSTANCE, MANAGED_BY, MANAGER, NamedCluster
@@ -28,6 +29,8 @@ from kraft_operator.specs.storage import owned
 
 VERSION: Final = "1"
 KIND: Final = "ConfigMap"
+TEMPLATES_CHARS_MAX: Final = 256 * 1024
+"""Larger templates are not kept: the object must stay below the API server's limit of 1 MiB."""
 
 Object = dict[str, Any]
 
@@ -115,6 +118,8 @@ class RecordObject:
 
     def __init__(self, api: Api, cluster: NamedCluster, there: Object | None) -> None:
         self._kept = _KeptObject(api, cluster, name_of(cluster.name), there)
+        self.templates: Mapping[str, Template] = {}
+        """The last accepted templates by pool, which are kept beside the record. `keep` writes them."""
 
     def read(self, before: KRaftClusterStatus) -> Record:
         """Return the record, from the status `before` if the object does not exist yet.
@@ -124,6 +129,7 @@ class RecordObject:
         data = self._kept.data()
         if data is None:
             return record_of(before)
+        self.templates = _templates_of(data.get("templates", ""))
         try:
             return record_of(KRaftClusterStatus.model_validate_json(data.get("record", "")))
         except ValidationError as error:
@@ -131,8 +137,20 @@ class RecordObject:
 
     async def keep(self, record: Record) -> None:
         """Write the record if it differs. Raises ApiError 409 if another writer has changed it since it was read."""
-        text = json.dumps(remembered(record), separators=(",", ":"))
-        await self._kept.write({"record": text}, is_new=record != Record())
+        entries = {"record": json.dumps(remembered(record), separators=(",", ":"))}
+        if self.templates:
+            text = json.dumps(self.templates, separators=(",", ":"), sort_keys=True)
+            entries["templates"] = text if len(text) <= TEMPLATES_CHARS_MAX else ""
+        await self._kept.write(entries, is_new=record != Record())
+
+
+def _templates_of(text: str) -> dict[str, Template]:
+    """The stored templates. They are only a help, so text that cannot be read counts as none."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
 
 class UserRecord:

@@ -49,7 +49,7 @@ def _whole(one: Object) -> tuple[object, object]:
 
 def _pod(one: Object) -> tuple[object, object]:
     seen, status = objects.pod(one), one.get("status", {})
-    reports = (seen.message, seen.machine, seen.running, status.get("hostIP"), one.get("spec"))
+    reports = (seen.message, seen.machine, seen.running, seen.unplaced, status.get("hostIP"), one.get("spec"))
     if _name(one) != NODES:
         # A format job's pod: the planner acts on exit codes. The condition that the pod waits for is only reported.
         statuses = status.get("containerStatuses", ())

@@ -330,10 +330,10 @@ def test_a_pod_that_kubernetes_refuses_is_rehearsed_before_a_node_is_stopped(mon
         monkeypatch.setattr("kraft_operator.reconcile.plan", lambda *_: do.Plan(list(restart.steps), good_ms=5000))
         api.before = lambda verb, kind, _: answers[0] if (verb, kind) == ("rehearse", "Pod") else None
         for _ in range(3):
-            with pytest.raises(ApiError, match="no PriorityClass"):
-                await operator.reconcile(KEY)
+            await operator.reconcile(KEY)
+        assert "no PriorityClass" in condition(api, "Degraded")["message"]
         assert "deletionTimestamp" not in api.objects["Pod", "demo", "sample-101"]["metadata"]
-        assert "until nodePools controllers is corrected" in condition(api, "Degraded")["message"]
+        assert "until nodePools brokers is corrected" in condition(api, "Degraded")["message"]
         answers[0] = ApiError(403, "Forbidden", "exceeded quota: pods")
         await operator.reconcile(KEY)
         assert "deletionTimestamp" in api.objects["Pod", "demo", "sample-101"]["metadata"], "a quota counts this pod"

@@ -300,6 +300,10 @@ class Plan:
         """Add blocked work to the plan."""
         self.blocked.append(Blocked(reason, message))
 
+    def disrupt_nothing(self) -> None:
+        """Remove the step that disrupts or gives up a disk."""
+        self.steps = [step for step in self.steps if not _is_guarded(step)]
+
     def start_none_of(self, nodes: Collection[int]) -> None:
         """Remove steps after which one of these nodes would start."""
         self.steps = [step for step in self.steps if not _starts(step) & set(nodes)]
