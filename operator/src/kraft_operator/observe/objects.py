@@ -374,7 +374,7 @@ def _volume(parts: Mapping[str, Object], racks: Mapping[str, str], uid: str) -> 
     replaced = frozenset.intersection(*(frozenset(one.get(REPLACED, "").split(",")) for one in marks.values())) - {""}
     emptied = {name: one[VOLUME_MARK] for name, one in marks.items() if one.get(VOLUME_MARK)}
     machine = next(iter(machines), "")
-    return Volume(", ".join(owners), sizes, unmarked, rack, machine, owned, replaced, emptied)
+    return Volume(", ".join(owners), sizes, unmarked, rack, owned, replaced, emptied, machine)
 
 
 def job(one: Object, pods: Iterable[Object] = ()) -> Job:

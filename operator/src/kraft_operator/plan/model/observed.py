@@ -86,14 +86,14 @@ class Volume:
     """Volumes that were added later and are not formatted yet."""
     rack: str = ""
     """The rack of the machine that it is bound to; empty if unknown or not a single rack."""
-    machine: str = ""
-    """The machine that its claims were made for; empty if unknown. Volumes of some classes can follow their pod."""
     owned: bool = False
     """It is deleted with its node. Counts if the node's pool no longer exists."""
     replaced: frozenset[str] = frozenset()
     """Names of the replacements of its node that are done."""
     marks: Mapping[str, str] = field(default_factory=dict)
     """Marks by the names of volumes that were removed from the pool; read from their claims."""
+    machine: str = ""
+    """The machine that its claims were made for; empty if unknown. Volumes of some classes can follow their pod."""
 
 
 @dataclass(frozen=True, slots=True)
