@@ -103,3 +103,33 @@ def test_a_disconnected_machine_returns_and_no_record_is_lost(cluster: Cluster, 
             cluster.settle()
     assert cluster.uids() == before
     work.assert_nothing_lost()
+
+
+def test_a_machine_that_is_gone_is_named_until_it_returns(cluster: Cluster, zones: dict[str, str]) -> None:
+    """Once its pods were made again and found no machine, nothing was Degraded, and a broker was shown as Starting."""
+    name, before = f"lab{MORE[0]}", cluster.uids()
+    lost = [number for number, pod in cluster.pods().items() if pod["spec"]["nodeName"] == name]
+    assert len(lost) == 2
+
+    def states() -> set[str]:
+        return {node["state"] for node in cluster.status["nodes"] if node["id"] in lost}
+
+    with Workload(cluster, machine=next(iter(zones))) as work:
+        _machine("cut", MORE[0])
+        until("its nodes have that state", lambda: states() == {"MachineLost"})
+        _machine("del", MORE[0])
+        try:
+            until("its pods are made again, in vain", lambda: states() == {"Unschedulable"})
+            until("that is named", lambda: cluster.condition("Degraded").get("reason") == "Unschedulable")
+            reported = cluster.condition("Degraded")["message"]
+            for number in lost:
+                assert f"machine {name}: bring that machine back" in reported
+                assert f"kubectl kraft replace {number}" in reported
+        finally:
+            _machine("add", MORE[0])
+            kubectl("label", "node", name, f"{ZONE}={zones[name]}", "--overwrite", check=True)
+        until("its pods are ready", lambda: all(cluster.ready(number) for number in lost))
+        cluster.settle()
+    after = cluster.uids()
+    assert {number for number in after if after[number] != before[number]} == {*lost}
+    work.assert_nothing_lost()

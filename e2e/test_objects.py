@@ -66,6 +66,18 @@ def test_a_missing_image_degrades_the_cluster(cluster: Cluster) -> None:
     cluster.settle()
 
 
+def test_a_listener_of_brokers_restarts_brokers_alone(cluster: Cluster) -> None:
+    """Controllers restarted first, and their files changed in nothing that they use."""
+    uids, right = cluster.uids(), copy.deepcopy(cluster.spec["listeners"])
+    for listeners in ([*right, {"name": "more", "port": 9095}], right):
+        before = cluster.uids()
+        cluster.change(listeners=listeners)
+        cluster.settle()
+        after = cluster.uids()
+        assert {number for number in after if after[number] != before[number]} == {101, 102, 103}
+        assert {number: after[number] for number in (1, 2, 3)} == {number: uids[number] for number in (1, 2, 3)}
+
+
 def test_a_refused_port_causes_no_restart(cluster: Cluster) -> None:
     """Three controllers were restarted and a broker was stopped first."""
     uids, right = cluster.uids(), copy.deepcopy(cluster.spec["listeners"])

@@ -43,6 +43,23 @@ def test_a_pod_that_kubernetes_refuses_stops_no_node(cluster: Cluster) -> None:
     assert cluster.uids() == before
 
 
+def test_a_node_that_is_down_starts_with_the_template_before(cluster: Cluster) -> None:
+    """Its pod could not be made until the template was corrected."""
+    before = cluster.uids()
+    _template(cluster, priorityClassName="no-such-class")
+    until("it is named", lambda: "no-such-class" in cluster.condition("Degraded").get("message", ""))
+    cluster.kill(101)
+    until("the broker is back", lambda: cluster.uids().get(101, before[101]) != before[101] and cluster.ready(101))
+    reported = cluster.condition("Degraded")
+    assert reported["reason"] == "StepRefused"
+    assert "starts with the template before" in reported["message"]
+    assert {number for number, uid in cluster.uids().items() if before[number] != uid} == {101}
+    now = cluster.uids()
+    _template(cluster)
+    cluster.settle()
+    assert cluster.uids() == now
+
+
 def test_a_granted_secret_reaches_the_node_beside_a_sidecar(cluster: Cluster) -> None:
     for words in (("serviceaccount", "kraft-node"), ("secret", "node-keys")):
         kubectl("delete", *words, "-n", NAMESPACE, "--ignore-not-found", check=True)

@@ -232,8 +232,8 @@ class Hands:
         """Ensure a broker's external services and return their addresses. Raises NotYetError if one is missing."""
         found: dict[str, tuple[str, int]] = {}
         for listener, wanted, front in self._services(node):
-            service = await self._ensure(wanted)
-            before = None if front is None else await self._ensure(front)
+            service = await self._ensure_or_keep(wanted)
+            before = None if front is None else await self._ensure_or_keep(front)
             outside = addresses.of_broker(self._cluster, listener, node.id, service, before)
             if outside is None:
                 kind = "service" if front is None else front["kind"]
@@ -429,6 +429,23 @@ class Hands:
             if same(wanted, there):
                 return there
         return await self._api.apply(wanted)
+
+    async def _ensure_or_keep(self, wanted: Object) -> Object:
+        """As `_ensure`, but an existing object stays as it is if Kubernetes refuses the change.
+
+        A broker that is down must not wait until a listener is corrected. `share` reports the refusal.
+        """
+        try:
+            return await self._ensure(wanted)
+        except InTheWayError:
+            raise
+        except ApiError as error:
+            there = None
+            if error.lasting:
+                there = await self._api.get(wanted["kind"], self._cluster.namespace, wanted["metadata"]["name"])
+            if there is None:
+                raise
+            return there
 
     async def _ensure_config(self, wanted: Object) -> None:
         """Ensure a ConfigMap. Its name contains the digest of its content, so a listed one needs no further read."""

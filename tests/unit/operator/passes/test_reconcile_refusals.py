@@ -247,6 +247,30 @@ def test_a_refused_service_prevents_restarts(new: bool, monkeypatch: pytest.Monk
     asyncio.run(main())
 
 
+def test_a_broker_that_is_down_starts_with_the_service_that_it_has() -> None:
+    """While a change of its service was refused, its pod was not made."""
+
+    async def main() -> None:
+        api = new_api()
+        operator = new_operator(api)
+        await settle(api, operator)
+        service = copy.deepcopy(api.objects["Service", "demo", "sample-101-external"]["spec"])
+        api.objects["KRaftCluster", *KEY]["spec"]["listeners"][1]["firstNodePort"] = 80
+        api.objects["KRaftCluster", *KEY]["metadata"]["generation"] = 2
+        refused = ApiError(422, "Invalid", "80 is not in the range of node ports")
+        api.before = lambda verb, kind, _: refused if kind == "Service" and verb in {"apply", "rehearse"} else None
+        del api.objects["Pod", "demo", "sample-101"]
+        for _ in range(3):
+            with pytest.raises(ApiError, match="until the listener is corrected"):
+                await operator.reconcile(KEY)
+            api.work()
+        assert pods_of(api) == SIX
+        assert api.objects["Service", "demo", "sample-101-external"]["spec"] == service
+        operator.close()
+
+    asyncio.run(main())
+
+
 def test_a_refused_service_does_not_block_hibernation() -> None:
     async def main() -> None:
         api = new_api()
