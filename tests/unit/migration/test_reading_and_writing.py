@@ -164,6 +164,24 @@ def test_a_changed_partition_costs_one_operation() -> None:
     assert read_progress(servers.session()) == MigrationValue(3001, KRAFT_EPOCH, 11, KRAFT_EPOCH)
 
 
+def test_a_znode_is_never_older_than_its_partition() -> None:
+    """Its version was below the partition's epoch after two changes at once. A broker that had the epoch ignored the
+    states that the controller with ZooKeeper sent after a migration went back, and replicas stayed out of sync."""
+    servers = zookeeper()
+    image = image_of([*topic(1, "a", 4), PartitionChangeRecord(3, topic_id(1), isr=[1])])
+    writer = synchronized(servers, image)
+    one, two = (PartitionChangeRecord(0, topic_id(1), isr=isr) for isr in ([1], [1, 2]))
+    other = PartitionChangeRecord(1, topic_id(1), leader=2)
+    assert follow(writer, image, one, two, other, PartitionChangeRecord(1, topic_id(1), isr=[2])) == 4
+    created = [*topic(2, "b"), *(PartitionChangeRecord(0, topic_id(2), isr=isr) for isr in ([2], [1, 2]))]
+    follow(writer, image, *created)
+    epochs = {(t, n): state.partition_epoch for t in "ab" for n, state in image.topics.by_name(t).partitions()}  # type: ignore[union-attr]
+    paths = [f"/brokers/topics/{name}/partitions/{number}/state" for name, number in epochs]
+    versions = [znode.version for znode in servers.session().get(paths) if znode is not None]
+    assert versions == [*epochs.values()] == [2, 2, 0, 1, 2]
+    assert writer.write(ImageReader(image).wanted(of_image(image)), None) == 0
+
+
 def test_a_large_topic_is_written_in_several_transactions_and_the_offset_moves_with_the_last() -> None:
     servers = zookeeper()
     image = image_of([])

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from kraft_node.metadata.partitions import PartitionState
 from kraft_node.migration.claim import ControllerClaim
 from kraft_node.migration.entities import AclZnode, Entities, WantedTopic, WantedZnodes, state_value
 from kraft_node.migration.passwords import PasswordEncoder, is_password
@@ -26,7 +27,6 @@ from kraft_node.migration.tree.access import (
 )
 from kraft_node.migration.tree.values import (
     MigrationValue,
-    PartitionValue,
     config_change_data,
     config_data,
     migration_data,
@@ -139,32 +139,42 @@ class ZnodeWriter:
             if existing is not None and existing.topic_id != topic.value.topic_id:
                 yield from self._deleted(name)  # a topic of the same name from before
                 existing = None
-            states: Mapping[int, PartitionValue] = topic.states
             if existing is None:
-                states = {number: state_value(one) for number, one in topic.all_states.items()}
                 yield Create(path, topic_data(topic.value))
                 yield Create(paths.partitions(name))
-                yield from self._created(name, states)
+                yield from self._created(name, topic.all_states)
                 continue
             if dict(existing.assignments) != dict(topic.value.assignments):
                 yield SetData(path, topic_data(topic.value))
-            yield from self._states(name, states)
+            yield from self._states(name, {number: topic.all_states[number] for number in topic.states})
 
-    def _created(self, name: str, states: Mapping[int, PartitionValue]) -> Iterator[Operation]:
+    def _created(self, name: str, states: Mapping[int, PartitionState]) -> Iterator[Operation]:
         for number, state in states.items():
             yield Create(paths.partition(name, number))
-            yield Create(paths.partition_state(name, number), partition_data(state, self.claim.epoch))
+            yield from self._state(paths.partition_state(name, number), None, state)
 
-    def _states(self, name: str, states: Mapping[int, PartitionValue]) -> Iterator[Operation]:
+    def _states(self, name: str, states: Mapping[int, PartitionState]) -> Iterator[Operation]:
         numbers = sorted(states)
         places = [paths.partition_state(name, number) for number in numbers]
         for number, path, znode in zip(numbers, places, self._zookeeper.get(places), strict=True):
-            if znode is None:
-                if self._zookeeper.get([paths.partition(name, number)])[0] is None:
-                    yield Create(paths.partition(name, number))
-                yield Create(path, partition_data(states[number], self.claim.epoch))
-            elif read_partition(path, znode.data) != states[number]:
-                yield SetData(path, partition_data(states[number], self.claim.epoch))
+            if znode is None and self._zookeeper.get([paths.partition(name, number)])[0] is None:
+                yield Create(paths.partition(name, number))
+            yield from self._state(path, znode, states[number])
+
+    def _state(self, path: str, znode: Znode | None, state: PartitionState) -> Iterator[Operation]:
+        """Write the state of a partition until the znode's version is at least the partition's epoch.
+
+        A write may bring several changes of a partition. After the migration goes back, a controller with ZooKeeper
+        sends the version as the epoch, and a broker that has followed the controllers ignores an older epoch.
+        """
+        value = state_value(state)
+        data = partition_data(value, self.claim.epoch)
+        version = 0 if znode is None else znode.version
+        if znode is None:
+            yield Create(path, data)
+        differs = znode is not None and read_partition(path, znode.data) != value
+        for _ in range(max(int(differs), state.partition_epoch - version)):
+            yield SetData(path, data)
 
     def _deleted(self, name: str) -> Iterator[Operation]:
         """Everything of a topic but its configuration."""
