@@ -321,6 +321,7 @@ class SimView:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.describing: int | None = None
         self._quorum: tuple[float, seen.Quorum] | None = None
         self._metadata: tuple[float, seen.Metadata] | None = None
 

@@ -14,11 +14,15 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from kraft_operator import reconcile
+from kraft_operator.apply.kafka import RefusedError
+from kraft_operator.apply.kubernetes import NotYetError
 from kraft_operator.events import Events
 from kraft_operator.evictions import MARK
+from kraft_operator.kube.client import ApiError
 from kraft_operator.metrics import Metrics
 from kraft_operator.plan.model.steps import Plan
 from kraft_operator.report.status import nodes_of
+from kraft_protocol.client.aio import UnreachableError
 from tests.sim.operator.clock import SimLoop
 from tests.sim.operator.cluster import BROKERS, KEY, VOTERS, SimApi, SimView, by_kafka, resource
 from tests.unit.operator.fake_kubernetes import watched
@@ -27,6 +31,8 @@ BEGIN_S: Final = 60.0
 STORY_S: Final = 240.0
 END_S: Final = 900.0
 STEP_S: Final = 0.2
+EXPECTED: Final = (ApiError, RefusedError, UnreachableError, NotYetError)
+"""The errors that end a pass."""
 WORST: Final = 0.15
 """Of the plans with a step that disrupts."""
 
@@ -44,6 +50,7 @@ class Life:
         self.api.objects["KRaftCluster", *KEY] = resource("u0")
         self.broken: AssertionError | None = None
         self.swaps = 0
+        self._works: asyncio.Task[None]
 
     def run(self) -> None:
         """Live the life. Raises AssertionError with the broken law."""
@@ -59,7 +66,16 @@ class Life:
 
     async def _main(self) -> None:
         world = asyncio.create_task(self._world())
-        operator = asyncio.create_task(self._operator())
+        self._works = asyncio.create_task(self._operator())
+        try:
+            await self._story()
+        finally:
+            # A broken law ends the story at once; the tasks must not outlive the loop.
+            for task in (world, self._works):
+                task.cancel()
+            await asyncio.gather(world, self._works, return_exceptions=True)
+
+    async def _story(self) -> None:
         self.api.faults = False
         await self._until(self.settled, BEGIN_S, "it does not begin")
         self.api.faults = True
@@ -69,14 +85,11 @@ class Life:
             self._strike()
             self._drain()
             if self.rng.random() < 0.1:
-                operator.cancel()
-                await asyncio.gather(operator, return_exceptions=True)
-                operator = asyncio.create_task(self._operator())
+                self._works.cancel()
+                await asyncio.gather(self._works, return_exceptions=True)
+                self._works = asyncio.create_task(self._operator())
         self.api.faults, self.api.slow_until = False, 0.0
         await self._until(self.settled, END_S, "it does not settle")
-        for task in (world, operator):
-            task.cancel()
-        await asyncio.gather(world, operator, return_exceptions=True)
 
     async def _until(self, check: Any, within_s: float, what: str) -> None:
         until = self.loop.time() + within_s
@@ -122,9 +135,12 @@ class Life:
             except AssertionError as error:
                 self.broken = error
                 return
-            except Exception as error:  # as in the queue: the next pass observes anew
+            except EXPECTED as error:  # as in the queue: the next pass observes anew
                 self.error = error
                 after_s = 0.5
+            except Exception as error:
+                self.broken = AssertionError(f"defect: {error!r}")
+                return
             await asyncio.sleep(min(after_s or 5.0, 5.0))
 
     def settled(self) -> bool:

@@ -23,7 +23,7 @@ from kraft_operator.apply.kubernetes import Hands
 from kraft_operator.apply.record import RecordObject
 from kraft_operator.kube.client import ApiError
 from kraft_operator.plan import gates, planner
-from kraft_operator.plan.model.record import Record
+from kraft_operator.plan.model.record import PLAINTEXT, Record
 from kraft_operator.plan.model.situation import Situation
 from kraft_operator.plan.model.steps import Plan
 from kraft_operator.plan.nodes import assign, roll
@@ -121,10 +121,11 @@ def _repeated_deletion(patch: Patch) -> None:
 
 
 def _record_in_the_status(patch: Patch) -> None:
-    """The operator knows past steps from the status alone."""
+    """The operator knows past steps from the status alone. The mode is known: else it does nothing without a record."""
 
     def read(_: RecordObject, before: KRaftClusterStatus) -> Record:
-        return record_of(before)
+        found = record_of(before)
+        return replace(found, security=found.security or PLAINTEXT)
 
     begun = assign._begun
 
@@ -134,7 +135,7 @@ def _record_in_the_status(patch: Patch) -> None:
 
     patch.setattr(RecordObject, "read", read)
     patch.setattr(assign, "_begun", forgets)
-    patch.setattr(Situation, "replaced", lambda _: frozenset())
+    patch.setattr(Situation, "replaced", lambda _: {})
 
 
 def _unfenced_is_up(patch: Patch) -> None:
