@@ -46,7 +46,8 @@ class Node:
     def alter(self, own: dict[str, str]) -> None:
         """Alter the node's own dynamic configuration, as kafka-configs does."""
         overrides = {"listener.name.client." + name: text for name, text in own.items()}
-        check_change(self.values, overrides, per_broker=True)
+        for remainder in check_change(self.values, overrides, per_broker=True):
+            remainder()
         self.values.update(overrides, {})
         self.tls.follow(self.values)
         while self.lanes.run():
@@ -145,6 +146,15 @@ def test_a_changed_file_with_another_name_is_refused(old: Issued, authority: Aut
     assert node.serial == before and node.tls.reloads == 0
 
 
+def test_the_check_of_an_alteration_reads_no_store_before_its_lane_runs(old: Issued) -> None:
+    node = Node(old.stores())
+    missing = {"listener.name.client.ssl.keystore.location": "/missing"}
+    (remainder,) = check_change(node.values, missing, per_broker=True)
+    with pytest.raises(ConfigError, match="cannot read /missing"):
+        remainder()
+    assert check_change(node.values, {"log.cleaner.threads": "2"}, per_broker=True) == []
+
+
 def test_an_alteration_exchanges_the_key_store(old: Issued, new: Issued) -> None:
     node = Node(old.stores())
     before = node.serial
@@ -207,7 +217,7 @@ def test_an_altered_key_acts_on_new_connections(old: Issued, key: str) -> None:
 def test_an_alteration_that_needs_a_jvm_is_refused(old: Issued, key: str) -> None:
     node = Node(old.stores())
     with pytest.raises(ConfigError, match="needs a JVM"):
-        node.alter({key: "Special"})
+        node.alter({key: "org.apache.kafka.Special"})
 
 
 def test_stores_of_another_format_are_exchanged_by_alterations(old: Issued, new: Issued, authority: Authority) -> None:

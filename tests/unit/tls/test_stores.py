@@ -56,6 +56,12 @@ def test_inline_pem_is_read_also_on_one_line(node: Issued, authority: Authority)
         )
 
 
+def test_a_password_of_a_pem_key_that_is_not_encrypted_is_refused(node: Issued) -> None:
+    texts = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(node.pem), "ssl.key.password": "hunter2"}
+    wrong = refusal(texts)
+    assert wrong.startswith("ssl.key.password: is given") and "hunter2" not in wrong
+
+
 def test_an_encrypted_pem_key_needs_its_password(node: Issued, tmp_path: Path) -> None:
     path = tmp_path / "encrypted.pem"
     path.write_text(node.encrypted_key_text() + node.chain_text)

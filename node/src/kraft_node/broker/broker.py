@@ -215,7 +215,7 @@ class Broker:
         node_id, cluster_id, turns, env = self.node_id, self.cluster_id, self.turns, self.env
         timeout_ms = config.int("request.timeout.ms")
         forward = Forwarder(self.controller, timeout_ms)
-        alter_configs = AlterConfigsHandler(node_id, config, metadata, forward)
+        alter_configs = AlterConfigsHandler(env.background, node_id, config, metadata, forward)
         metadata_handler = MetadataHandler(
             turns, metadata, config, self.auto_topics, cluster_id=cluster_id, node_id=node_id
         )

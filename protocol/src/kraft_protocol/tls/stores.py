@@ -127,6 +127,8 @@ def _pem_keys(settings: StoreSettings, where: str, text: str) -> Store:
     encrypted = label == _ENCRYPTED_KEY
     if encrypted and settings.key_password is None:
         raise TlsConfigError("ssl.key.password", f"is missing, but the key in {where} is encrypted")
+    if not encrypted and settings.key_password is not None:
+        raise TlsConfigError("ssl.key.password", f"is given, but the key in {where} is not encrypted")
     chain = _pem_certificates(where, text)
     if not chain:
         raise TlsConfigError(where, "PEM holds no certificate for the private key")

@@ -9,6 +9,7 @@ import pytest
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
+from kraft_node.base.config.errors import ConfigError
 from kraft_node.base.turns import Turns
 from kraft_node.broker.forward import WAITING_MAX, Forwarder
 from kraft_node.broker.handlers.acls import describe_acls
@@ -23,7 +24,7 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire import codec, stored
 from kraft_protocol.wire import messages as m
 from tests.unit.broker.fetching.test_fetching import CONFIG
-from tests.unit.broker.world import Client, Controller, Loop, broker_records, make_env, replay, topic_records
+from tests.unit.broker.world import AtOnce, Client, Controller, Loop, broker_records, make_env, replay, topic_records
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 APPEND, SUBTRACT = 2, 3
@@ -40,7 +41,8 @@ class Rig:
         self.turns = Turns(make_env(self.loop))
         self.producer_ids = ProducerIds(1, lambda: 3, self.controller, self.loop)
         self.forward = Forwarder(self.controller, 30_000)
-        self.alter = AlterConfigsHandler(1, self.config, self.metadata, self.forward)
+        self.background = AtOnce(self.loop)
+        self.alter = AlterConfigsHandler(self.background, 1, self.config, self.metadata, self.forward)
         replay(self.image, [*broker_records(1), *topic_records("a", 1)])
 
     def describe(self, kind: int, name: str, keys: list[str] | None = None, **fields: Any) -> Any:
@@ -203,6 +205,65 @@ def test_a_safe_change_is_forwarded_to_the_controller(rig: Rig) -> None:
     good = [(BROKER, "1", [("log.retention.ms", 1, None), ("log.cleaner.threads", 0, "2")])]
     assert rig.alter.incremental(rig.client.context(44, 1), alter(good)) is None  # type: ignore[arg-type]
     rig.controller.take(m.IncrementalAlterConfigsRequest)
+
+
+class Slow:
+    """A check of a part of the node that takes long; a test decides when its lane runs, and what the check finds."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.error: Exception | None = None
+        self.jobs: list[Any] = []
+        rig.config.checks.append(self.check)
+        rig.background.submit = lambda lane, work, done: self.jobs.append((work, done))  # type: ignore[method-assign]
+
+    def check(self, values: Any) -> Any:
+        return self.remain if values.int("log.cleaner.threads") == 2 else None
+
+    def remain(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def run(self) -> None:
+        work, done = self.jobs.pop()
+        try:
+            result = work()
+        except Exception as error:
+            result = error
+        done(result)
+
+
+def test_an_alteration_waits_for_a_check_off_the_loop(rig: Rig) -> None:
+    slow = Slow(rig)
+    change = alter([(BROKER, "1", [("log.cleaner.threads", 0, "2")]), (TOPIC, "a", [("retention.ms", 0, "1")])])
+    assert rig.alter.incremental(rig.client.context(44, 1), change) is None
+    assert rig.controller.sent == []
+    slow.run()
+    sent = rig.controller.take(m.IncrementalAlterConfigsRequest)
+    assert [r.resource_type for r in sent.request.resources] == [BROKER, TOPIC]
+
+
+def test_a_check_off_the_loop_refuses_its_resource_only(rig: Rig) -> None:
+    slow = Slow(rig)
+    slow.error = ConfigError("cannot read the store", "ssl.keystore.location")
+    change = alter([(BROKER, "1", [("log.cleaner.threads", 0, "2")]), (TOPIC, "a", [("retention.ms", 0, "1")])])
+    assert rig.alter.incremental(rig.client.context(44, 1), change) is None
+    slow.run()
+    sent = rig.controller.take(m.IncrementalAlterConfigsRequest)
+    assert [r.resource_type for r in sent.request.resources] == [TOPIC]
+    result = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(0, None, TOPIC, "a")
+    sent.answer(m.IncrementalAlterConfigsResponse(responses=[result]))
+    (answer,) = rig.client.answers
+    assert [(r.resource_type, r.error_code) for r in answer.responses] == [(BROKER, 42), (TOPIC, 0)]
+    assert "cannot read the store" in answer.responses[0].error_message
+
+
+def test_an_alteration_is_answered_though_its_check_has_a_defect(rig: Rig) -> None:
+    slow = Slow(rig)
+    slow.error = ZeroDivisionError()
+    change = alter([(BROKER, "1", [("log.cleaner.threads", 0, "2")])])
+    assert rig.alter.incremental(rig.client.context(44, 1), change) is None
+    slow.run()
+    assert [r.error_code for r in rig.client.answers[0].responses] == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 def test_a_mixed_change_is_split_and_put_together(rig: Rig) -> None:

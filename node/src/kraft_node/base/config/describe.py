@@ -11,6 +11,7 @@ from typing import Final
 
 from kraft_node.base.config.definitions import (
     BROKER,
+    BROKER_DYNAMIC_ONLY,
     BROKER_SYNONYMS,
     CLIENT_METRICS,
     GROUP,
@@ -171,10 +172,15 @@ def describe_broker(broker: BrokerConfig) -> list[ConfigEntry]:
     entries: list[ConfigEntry] = []
     for name in names:
         key = definition(name)
-        value = value_text(broker.value(name)) if name in BROKER else _normal(key, given[name])
-        read_only = key is None or (key.name in BROKER and key.update_mode == READ_ONLY)
-        entries.append(_entry(name, key, value, broker_synonyms(name, broker), read_only=read_only))
+        value = value_text(broker.value(name)) if name in BROKER else given[name]
+        entries.append(_entry(name, key, value, broker_synonyms(name, broker), read_only=_is_read_only(name)))
     return entries
+
+
+def _is_read_only(name: str) -> bool:
+    """As in Kafka, keys of a listener count as read-only, though many of them can be altered."""
+    key = BROKER.get(name)
+    return name not in BROKER_DYNAMIC_ONLY if key is None else key.update_mode == READ_ONLY
 
 
 def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
@@ -183,8 +189,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[ConfigEntry]:
     for name, text in broker.cluster.items():
         key = definition(name)
         synonyms = [s for s in broker_synonyms(name, broker) if s.source == DYNAMIC_DEFAULT_BROKER_CONFIG]
-        read_only = key is None or (key.name in BROKER and key.update_mode == READ_ONLY)
-        entries.append(_entry(name, key, text, synonyms, read_only=read_only))
+        entries.append(_entry(name, key, text, synonyms, read_only=_is_read_only(name)))
     return entries
 
 

@@ -7,6 +7,7 @@ order of precedence is: broker, all brokers, file (KIP-226).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from kraft_node.base.config.definitions import BROKER, BROKER_DYNAMIC_ONLY, BROKER_SYNONYMS, READ_ONLY, ConfigKey
@@ -17,11 +18,15 @@ from kraft_node.base.config.value_types import ConfigValue
 from kraft_node.base.config.view import ConfigView, broker_key
 from kraft_protocol.configs.kafka import CLUSTER_LEVEL_LISTENER_KEYS, SECURITY_KEYS
 from kraft_protocol.configs.names import LISTENER_KEY, base_name
+from kraft_protocol.configs.own import LISTENER_PREFIX
 
 _PER_IP: Final = "max.connections.per.ip.overrides"
+_OWN_CLASSES: Final = "org.apache.kafka."
 
 # Keys that are per broker, with or without a listener prefix.
 _PER_BROKER_NAMES: Final = frozenset(name for name, key in BROKER.items() if key.update_mode == "per-broker")
+# Keys without a prefix whose change makes Kafka compare the keys of its open listeners.
+_OF_LISTENERS: Final = (_PER_BROKER_NAMES - {"cordoned.log.dirs"}) | frozenset(CLUSTER_LEVEL_LISTENER_KEYS)
 
 
 def definition(name: str) -> ConfigKey | None:
@@ -43,22 +48,57 @@ def check_broker_overrides(overrides: Mapping[str, str], *, per_broker: bool) ->
         if bad:
             raise ConfigError(f"{why}: [{', '.join(bad)}]", bad[0])
 
-    known = {name: key for name in overrides if (key := definition(name)) is not None}
     refuse(
-        (name for name, key in known.items() if key.name in BROKER and key.update_mode == READ_ONLY),
+        (name for name in overrides if name in BROKER and BROKER[name].update_mode == READ_ONLY),
         "Cannot update these configs dynamically",
     )
     refuse(
         (name for name in overrides if name in SECURITY_KEYS),
         "These security configs can be dynamically updated only per-listener using the listener prefix",
     )
-    for name, key in known.items():
-        key.parse(overrides[name])
+    for name, text in overrides.items():
+        key = _checked_definition(name)
+        if key is not None:
+            _parse(key, text)
     if not per_broker:
         refuse(
             (name for name in overrides if _is_per_broker(name)),
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
+
+
+def _parse(key: ConfigKey, text: str) -> None:
+    """Raise ConfigError unless it is a value of the key. Only Kafka's own classes exist, because there is no JVM."""
+    key.parse(text)
+    if key.kind == "class" and not text.strip().startswith(_OWN_CLASSES):
+        raise invalid(key.name, text, f"Class {text} could not be found.")
+
+
+def _check_listeners(static: NodeConfig, overrides: Mapping[str, str]) -> None:
+    """Raise ConfigError if a key of an existing listener has a wrong value, though nothing reads it at run time."""
+    for listener in static.listeners:
+        prefix = f"{LISTENER_PREFIX}{listener.name.lower()}."
+        for name, text in overrides.items():
+            if not name.startswith(prefix):
+                continue
+            base = name.removeprefix(prefix)
+            key = BROKER.get(base) or BROKER.get(base.partition(".")[2])
+            if key is None:
+                continue
+            try:
+                _parse(key, text)
+            except ConfigError as e:
+                if static.is_broker and listener.name == static.inter_broker_listener_name:
+                    raise
+                raise _within(str(e), name) from None
+
+
+def _checked_definition(name: str) -> ConfigKey | None:
+    """The definition by which a value is parsed even if its listener does not exist; None if the key cannot change."""
+    match = LISTENER_KEY.fullmatch(name)
+    base = match[1] if match else name
+    key = BROKER.get(base)
+    return BROKER_DYNAMIC_ONLY.get(base) if key is None or key.update_mode == READ_ONLY else key
 
 
 def _is_per_broker(name: str) -> bool:
@@ -68,20 +108,50 @@ def _is_per_broker(name: str) -> bool:
     return match is not None and match[1] not in CLUSTER_LEVEL_LISTENER_KEYS
 
 
-def _check_in_node(static: NodeConfig, *layers: Mapping[str, str]) -> None:
+def _texts(static: NodeConfig, *layers: Mapping[str, str]) -> dict[str, str]:
     texts = dict(static.texts)
     for overrides in layers:
         for name, text in overrides.items():
             for synonym in BROKER_SYNONYMS.get(name, (name,)):
                 texts.pop(synonym, None)
             texts[name] = text
+    return texts
+
+
+def _check_in_node(texts: dict[str, str]) -> None:
     if _PER_IP in texts:
         parse_map(_PER_IP, texts[_PER_IP])
     NodeConfig.parse(texts)
 
 
+def _check_fixed(static: NodeConfig, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raise ConfigError if keys of an open listener change together with keys that Kafka's listeners follow.
+
+    By themselves the former are stored for the next start.
+    """
+    if all(before.get(name) == after.get(name) for name in _OF_LISTENERS):
+        return
+    for listener in static.broker_listeners:
+        prefix = f"{LISTENER_PREFIX}{listener.name.lower()}."
+        fixed = [
+            {name: text for name, text in texts.items() if name.startswith(prefix) and _is_fixed(name, prefix)}
+            for texts in (before, after)
+        ]
+        if fixed[0] != fixed[1]:
+            message = (
+                f"Configs cannot be updated dynamically for existing listener ListenerName({listener.name}), "
+                "restart broker or create a new listener for update"
+            )
+            raise _within(message, prefix)
+
+
+def _is_fixed(name: str, prefix: str) -> bool:
+    return name.removeprefix(prefix) not in (*SECURITY_KEYS, *CLUSTER_LEVEL_LISTENER_KEYS)
+
+
+_NETWORK_THREADS: Final = "num.network.threads"
 _THREADS: Final = (
-    "num.network.threads",
+    _NETWORK_THREADS,
     "num.io.threads",
     "num.replica.fetchers",
     "num.recovery.threads.per.data.dir",
@@ -111,26 +181,31 @@ def change_list(text: str, operand: str, *, append: bool) -> str:
     return ",".join(parts)
 
 
-def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker: bool) -> None:
+Remainder = Callable[[], None]
+"""The part of a check that reads files or takes long, for a background lane. Raises ConfigError."""
+
+
+def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker: bool) -> list[Remainder]:
     """Raise ConfigError unless a broker with configuration `now` may get `overrides`, of its own or for all brokers.
 
-    The result must be a valid configuration as a whole. A number of threads may change by at most a factor of two. The
-    node does not have these threads, but must not store a value that other members of the cluster refuse. Messages are
-    worded like Kafka's: one error contains another error.
+    Returns what remains to be checked off the loop. The result must be a valid configuration as a whole. A number of
+    threads may change by at most a factor of two. The node does not have these threads, but must not store a value that
+    other members of the cluster refuse. Messages are worded like Kafka's: one error contains another error.
     """
     own, cluster = (overrides, now.cluster) if per_broker else (now.per_broker, overrides)
-    _check_in_node(now.static, cluster, own)
+    before, texts = _texts(now.static, now.cluster, now.per_broker), _texts(now.static, cluster, own)
+    _check_in_node(texts)
+    _check_listeners(now.static, overrides)
     after = BrokerConfig(now.static)
     after.update(own, cluster)
     for name in _THREADS:
-        old, new = now.int(name), after.int(name)
-        problem = None
-        if new < old // 2:
-            problem = f"value should be at least half the current value {old}"
-        elif new > old * 2:
-            problem = f"value should not be greater than double the current value {old}"
-        if problem is not None:
-            raise _within(f"Dynamic thread count update validation failed for {name}={new}, {problem}", name)
+        _check_threads(name, now.int(name), after.int(name))
+    for listener in now.static.broker_listeners:
+        name = f"{LISTENER_PREFIX}{listener.name.lower()}.{_NETWORK_THREADS}"
+        if name in before or name in texts:
+            old = int(before.get(name, now.int(_NETWORK_THREADS)))
+            _check_threads(_NETWORK_THREADS, old, int(texts.get(name, after.int(_NETWORK_THREADS))))
+    _check_fixed(now.static, before, texts)
     if now.boolean("log.cleaner.enable"):
         _check_cleaner_threads(now.int(_CLEANER_THREADS), after.int(_CLEANER_THREADS))
     for name, text in overrides.items():
@@ -139,11 +214,25 @@ def check_change(now: BrokerConfig, overrides: Mapping[str, str], *, per_broker:
     for kind in _RETENTIONS:
         if (found := _local_and_whole(after, kind)) != _local_and_whole(now, kind):
             _check_local_retention(kind, *found)
-    for check in now.checks:
-        try:
-            check(after)
-        except ConfigError as e:
-            raise _within(str(e), e.key) from None
+    remainders = (check(after) for check in now.checks)
+    return [partial(_remain, remainder) for remainder in remainders if remainder is not None]
+
+
+def _remain(remainder: Remainder) -> None:
+    try:
+        remainder()
+    except ConfigError as e:
+        raise _within(str(e), e.key) from None
+
+
+def _check_threads(name: str, old: int, new: int) -> None:
+    problem = None
+    if new < old // 2:
+        problem = f"value should be at least half the current value {old}"
+    elif new > old * 2:
+        problem = f"value should not be greater than double the current value {old}"
+    if problem is not None:
+        raise _within(f"Dynamic thread count update validation failed for {name}={new}, {problem}", name)
 
 
 def _check_cleaner_threads(old: int, new: int) -> None:
@@ -193,8 +282,8 @@ class BrokerConfig(ConfigView):
         self.static = static
         self.per_broker: dict[str, str] = {}
         self.cluster: dict[str, str] = {}
-        self.checks: list[Callable[[ConfigView], None]] = []
-        """Checks by parts of the node of values that may come into force; they raise ConfigError."""
+        self.checks: list[Callable[[ConfigView], Remainder | None]] = []
+        """Checks by parts of the node of values that may come into force."""
         self._layers: list[Mapping[str, ConfigValue]] = list(static.layers())
 
     def value(self, name: str) -> ConfigValue:

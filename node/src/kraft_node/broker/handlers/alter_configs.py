@@ -3,13 +3,16 @@
 The controller handles all resources except the levels of this process's loggers, which are set here. A configuration
 that this broker could not use is refused here with INVALID_REQUEST, because the controller does not know its file. The
 rest is forwarded, and the two answers are merged.
+
+A lane reads the stores of an alteration (`dynamic.check_change`). The request waits for it before it is forwarded.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base import loggers
 from kraft_node.base.config.definitions import BROKER
@@ -30,6 +33,7 @@ from kraft_node.base.config.resources import (
 )
 from kraft_node.security.rewriting import changed
 from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire.error_response import error_response
 from kraft_protocol.wire.messages import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -39,17 +43,33 @@ from kraft_protocol.wire.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kraft_node.base.config.dynamic import BrokerConfig
+    from kraft_node.base.config.dynamic import BrokerConfig, Remainder
+    from kraft_node.base.env import Background
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.controller_link import Answer
     from kraft_node.broker.forward import Forwarder
     from kraft_node.broker.metadata_cache import MetadataCache
 
+    Unchecked = list[tuple[Any, list[Remainder]]]
+    """Resources with the parts of their checks that a lane makes."""
+
+log = logging.getLogger(__name__)
+
+LANE: Final = "configs:check"
+
 
 class AlterConfigsHandler:
     """Handles loggers and refusals of this broker; forwards all other resources to the controller."""
 
-    def __init__(self, node_id: int, config: BrokerConfig, metadata: MetadataCache, forward: Forwarder) -> None:
+    def __init__(
+        self,
+        background: Background,
+        node_id: int,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        forward: Forwarder,
+    ) -> None:
+        self._background = background
         self._node_id = node_id
         self._config = config
         self._metadata = metadata
@@ -63,22 +83,53 @@ class AlterConfigsHandler:
         """IncrementalAlterConfigs."""
         return self._handle(ctx, request, partial(self._answered_here, validate_only=request.validate_only))
 
-    def _handle(self, ctx: RequestContext, request: Any, answer_here: Callable[[Any], Any]) -> Any:
+    def _handle(self, ctx: RequestContext, request: Any, answer_here: Callable[[Any, Unchecked], Any]) -> Any:
         """Answer the resources that `answer_here` handles, forward the rest."""
         resources = request.resources
         named = Counter((resource.resource_type, resource.resource_name) for resource in resources)
         results = []
         others = []
+        unchecked: Unchecked = []
         for resource in resources:
             if named[resource.resource_type, resource.resource_name] > 1:
                 twice = "Each resource must appear at most once."
                 result = _result(resource, ErrorCode.INVALID_REQUEST, twice)
             else:
-                result = answer_here(resource)
+                result = answer_here(resource, unchecked)
             if result is None:
                 others.append(resource)
             else:
                 results.append(result)
+        if not unchecked:
+            return self._go_on(ctx, request, results, others)
+        go_on = partial(self._checked, ctx, request, results, others)
+        self._background.submit(LANE, partial(_check, unchecked), go_on)
+        return None
+
+    def _checked(
+        self,
+        ctx: RequestContext,
+        request: Any,
+        results: list[Any],
+        others: list[Any],
+        refused: list[tuple[Any, Any]] | BaseException,
+    ) -> None:
+        """Go on after the lane's work: `refused` are resources with their results."""
+        if isinstance(refused, BaseException):
+            log.error("check of an alteration failed", exc_info=refused)
+            ctx.respond(error_response(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, None))
+            return
+        bad = [resource for resource, _ in refused]
+        rest = [resource for resource in others if not any(resource is one for one in bad)]
+        try:
+            response = self._go_on(ctx, request, results + [result for _, result in refused], rest)
+        except KafkaError as e:
+            response = error_response(request, ctx.api_version, e.code, e.message)
+        if response is not None:
+            ctx.respond(response)
+
+    def _go_on(self, ctx: RequestContext, request: Any, results: list[Any], others: list[Any]) -> Any:
+        """Forward `others`; the answer has these `results`, too."""
         if not results:
             return self._forward(ctx, request)
         if not others:
@@ -95,17 +146,18 @@ class AlterConfigsHandler:
             others = answer.responses
         ctx.respond(_response(rest, results + others))
 
-    def _refused_as_whole(self, resource: Any) -> Any:
+    def _refused_as_whole(self, resource: Any, unchecked: Unchecked) -> Any:
         problem = self._refusal(resource)
         if problem is None and resource.resource_type == BROKER_LOGGER_RESOURCE:
             problem = ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}"
         if problem is not None:
             return _result(resource, *problem)
         if resource.resource_type == BROKER_RESOURCE:
-            return self._refused_own(resource, {config.name: config.value for config in resource.configs})
+            overrides = {config.name: config.value for config in resource.configs}
+            return self._refused_own(resource, overrides, unchecked)
         return None
 
-    def _answered_here(self, resource: Any, *, validate_only: bool) -> Any:
+    def _answered_here(self, resource: Any, unchecked: Unchecked, *, validate_only: bool) -> Any:
         problem = self._refusal(resource)
         if problem is not None:
             return _result(resource, *problem)
@@ -114,21 +166,23 @@ class AlterConfigsHandler:
                 loggers.alter(resource, self._node_id, validate_only=validate_only)
                 return _result(resource, ErrorCode.NONE, None)
             if resource.resource_type == BROKER_RESOURCE:
-                return self._refused_own(resource, self._altered(resource))
+                return self._refused_own(resource, self._altered(resource), unchecked)
         except KafkaError as e:
             return _result(resource, e.code, e.message)
         return None
 
-    def _refused_own(self, resource: Any, overrides: dict[str, str]) -> Any:
+    def _refused_own(self, resource: Any, overrides: dict[str, str], unchecked: Unchecked) -> Any:
         """The error if this broker could not use `overrides` as its own or every broker's configuration; None if it
-        could.
+        could, as far as it can be seen on the loop.
         """
         per_broker = bool(resource.resource_name)
         try:
             check_broker_overrides(overrides, per_broker=per_broker)
-            check_change(self._config, overrides, per_broker=per_broker)
+            remainders = check_change(self._config, overrides, per_broker=per_broker)
         except ConfigError as e:
             return _result(resource, ErrorCode.INVALID_REQUEST, str(e))
+        if remainders:
+            unchecked.append((resource, remainders))
         return None
 
     def _refusal(self, resource: Any) -> tuple[ErrorCode, str | None] | None:
@@ -179,6 +233,18 @@ class AlterConfigsHandler:
                 text = overrides.get(name, key.default_text) or ""
                 overrides[name] = change_list(text, config.value, append=operation == APPEND)
         return overrides
+
+
+def _check(unchecked: Unchecked) -> list[tuple[Any, Any]]:
+    """Make the checks that remain. Returns the resources that are refused, with their results."""
+    refused = []
+    for resource, remainders in unchecked:
+        try:
+            for remainder in remainders:
+                remainder()
+        except ConfigError as e:
+            refused.append((resource, _result(resource, ErrorCode.INVALID_REQUEST, str(e))))
+    return refused
 
 
 def _response(request: Any, results: list[Any]) -> Any:

@@ -13,6 +13,7 @@ from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
+    from kraft_node.base.config.dynamic import Remainder
     from kraft_node.base.config.listeners import ConfiguredListener
     from kraft_node.base.config.view import ConfigView
     from kraft_node.base.env import Env
@@ -69,10 +70,9 @@ class NodeSecurity:
             return ANONYMOUS if tls is None else tls.own_principal()
         return self._principals.get(listener, ANONYMOUS)
 
-    def check(self, values: ConfigView) -> None:
-        """Raise ConfigError unless the open listeners may change to these values."""
-        if self.tls is not None:
-            self.tls.check(values)
+    def check(self, values: ConfigView) -> Remainder | None:
+        """The check that the open listeners may change to these values; None if nothing of theirs changes."""
+        return None if self.tls is None else self.tls.check(values)
 
     def follow(self, values: ConfigView) -> None:
         """Use the configuration in force now."""

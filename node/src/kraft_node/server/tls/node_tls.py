@@ -22,6 +22,7 @@ from kraft_protocol.tls.settings import KEYS, SslSettings
 
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
+    from kraft_node.base.config.dynamic import Remainder
     from kraft_node.base.config.view import ConfigView
     from kraft_node.base.env import Env
 
@@ -118,13 +119,21 @@ class NodeTls:
 
     # Changes
 
-    def check(self, values: ConfigView) -> None:
-        """Raise ConfigError unless the listeners may change to `values`. Stores are read again."""
-        for name, listener in self._listeners.items():
-            texts = ssl_texts(values, self._config, name)
-            if texts != self._texts[name]:
+    def check(self, values: ConfigView) -> Remainder | None:
+        """The check that the listeners may change to `values`, for a lane, because it reads stores and shakes hands.
+
+        It raises ConfigError. Returns None if no key of the listeners changes.
+        """
+        listeners = self._listeners.items()
+        wanted = [(name, ssl_texts(values, self._config, name), listener.contexts) for name, listener in listeners]
+        altered = [one for one in wanted if one[1] != self._texts[one[0]]]
+
+        def work() -> None:
+            for name, texts, old in altered:
                 with _named(name):
-                    self._checked(name, make_contexts(SslSettings.parse(texts)), listener.contexts)
+                    self._checked(name, make_contexts(SslSettings.parse(texts)), old)
+
+        return work if altered else None
 
     def follow(self, values: ConfigView) -> None:
         """Use the stores of the configuration in force now, if they have changed. Files are looked at, too."""
