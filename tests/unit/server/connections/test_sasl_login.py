@@ -318,30 +318,6 @@ def test_a_client_that_leaves_during_a_slow_exchange_is_forgotten() -> None:
     assert world.sasl.counts.succeeded.total == 0
 
 
-def test_tokens_without_headers_follow_the_handshake_of_version_0() -> None:
-    world = SaslWorld()
-    client = world.client()
-    client.handshake(version=0)
-    client.raw(RIGHT)
-    assert client.transport.sent.endswith(bytes(4))
-    client.transport.sent = client.transport.sent[:-4]
-    assert client.metadata() is not None
-    assert world.served == ["User:ann"]
-    assert world.sasl.counts.without_reauth == 1
-
-
-def test_a_failure_without_headers_closes_after_the_delay_without_an_answer() -> None:
-    world = SaslWorld()
-    client = world.client()
-    client.handshake(version=0)
-    before = len(client.transport.sent)
-    client.raw(WRONG)
-    client.raw(RIGHT)
-    assert not client.closed
-    world.wait(DELAY_MS)
-    assert client.closed and len(client.transport.sent) == before and world.served == []
-
-
 def test_a_token_login_is_marked_so() -> None:
     world = SaslWorld()
     client = world.client()

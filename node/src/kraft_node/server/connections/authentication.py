@@ -107,7 +107,15 @@ NO_SECURITY: Final = ListenerSecurity()
 class Authenticating(Answering):
     """The identity of a connection."""
 
-    __slots__ = ("_exchanges_tokens", "apis", "authentication", "principal", "reply", "request_bytes_max")
+    __slots__ = (
+        "_exchanges_tokens",
+        "_holds_tokens",
+        "apis",
+        "authentication",
+        "principal",
+        "reply",
+        "request_bytes_max",
+    )
 
     def __init__(self, server: ServerListener, transport: Transport) -> None:
         super().__init__(server, transport)
@@ -117,7 +125,7 @@ class Authenticating(Answering):
         """The APIs that the connection may use now."""
         self.request_bytes_max: int
         """Larger requests close the connection."""
-        self._exchanges_tokens = False
+        self._exchanges_tokens = self._holds_tokens = False
         self.authentication: Authentication | None = None
         """None on listeners without SASL."""
         make = server.security.authentication
@@ -143,6 +151,18 @@ class Authenticating(Answering):
         """Pass the next frames to `Authentication.token`, until `admit`. A handler calls it before it answers."""
         self._exchanges_tokens = True
 
+    def hold_tokens(self) -> None:
+        """Pass no further token on, and read nothing, until `resume_tokens`: a lane judges the last one."""
+        self._holds_tokens = True
+
+    def resume_tokens(self) -> None:
+        """Continue with received tokens, or with requests after `admit`."""
+        self._holds_tokens = False
+        if self._resting and not self.closed:
+            self._resting = False
+            self.transport.resume_reading()
+            self._work_again()
+
     def send_token(self, token: bytes) -> None:
         """Send a frame without Kafka's header."""
         if not self.closed:
@@ -152,7 +172,7 @@ class Authenticating(Answering):
     def _work_tokens(self, view: memoryview, end: int) -> None:
         """Pass the tokens in view[:end] on; keep the rest. Bytes after the last token are requests."""
         position = 0
-        while self._exchanges_tokens and not self.closed and end - position >= SIZE.size:
+        while self._exchanges_tokens and not self._holds_tokens and not self.closed and end - position >= SIZE.size:
             (size,) = SIZE.unpack_from(view, position)
             if not 0 <= size <= TOKEN_BYTES_MAX:
                 self._log_refusal(f"SASL token of {size} bytes is outside of 0 to {TOKEN_BYTES_MAX}")
@@ -164,6 +184,9 @@ class Authenticating(Answering):
             assert self.authentication is not None, "law: only SASL exchanges tokens"
             self.authentication.token(bytes(view[position + SIZE.size : token_end]))
             position = token_end
+        if self._holds_tokens and not self._resting and not self.closed:
+            self._resting = True
+            self.transport.pause_reading()
         if self.closed or position == end:
             return
         left = bytes(view[position:end])

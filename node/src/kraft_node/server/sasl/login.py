@@ -213,10 +213,22 @@ class SaslServerLogin(Authentication):
         exchange = self._exchange
         if exchange is None:
             return
-        outcome = _outcome(exchange, token)
+        if not exchange.is_slow:
+            self._token_judged(exchange, _outcome(exchange, token))
+            return
+        self._connection.hold_tokens()
+        self._sasl.env.background.submit(LANE, partial(exchange.respond, token), partial(self._go_on, exchange))
+
+    def _go_on(self, exchange: ServerExchange, outcome: bytes | BaseException | None) -> None:
+        """Continue after the lane has judged a token."""
+        if not self._connection.closed:
+            self._token_judged(exchange, outcome)
+            self._connection.resume_tokens()
+
+    def _token_judged(self, exchange: ServerExchange, outcome: bytes | BaseException | None) -> None:
         if isinstance(outcome, bytes | None) and exchange.identity is not None:
             outcome = self._other_principal(exchange.identity) or outcome
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, BaseException):
             self._note_failure(self._texts(outcome)[1])
             self._sasl.env.scheduler.call_later(self._sasl.failure_delay_ms, self._connection.close)
             return
