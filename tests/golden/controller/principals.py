@@ -5,8 +5,10 @@ The requests are those of `tests.golden.controller.authorization`, where clients
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,12 +63,24 @@ def password(user: str) -> str:
     return f"planted-{user}"
 
 
-def server(kind: str, folder: Path, authority: Authority) -> tuple[Secured, int]:
-    """A node, not started, and the port of its listener for certificates."""
+def token_password(hmac: bytes) -> str:
+    """The password of a delegation token with this HMAC."""
+    return base64.b64encode(bytes(hmac)).decode()
+
+
+def server(
+    kind: str, folder: Path, authority: Authority, mechanisms: Mapping[str, str] = MECHANISMS, **overrides: str
+) -> tuple[Secured, int]:
+    """A node, not started, and the port of its listener for certificates.
+
+    `mechanisms`: of users with passwords. Underscores in the names of `overrides` mean dots.
+    """
     stores = authority.issue("CN=node,O=Example").stores()
-    made = lone(kind, folder, ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"], {**stores, **SETTINGS})
+    settings = SETTINGS | {name.replace("_", "."): value for name, value in overrides.items()}
+    made = lone(kind, folder, ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"], {**stores, **settings})
     (port,) = free_ports(1)
-    options = {**{f"user_{name}": password(name) for name in USERS}, "user_broker": PASSWORDS["broker"]}
+    users = {*USERS, *(name for name, mechanism in mechanisms.items() if mechanism == "PLAIN")}
+    options = {**{f"user_{name}": password(name) for name in sorted(users)}, "user_broker": PASSWORDS["broker"]}
     entry = jaas("PLAIN", username="broker", password=PASSWORDS["broker"], **options)
     values = made.target.overrides
     values |= listener_properties("SASL", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -74,7 +88,7 @@ def server(kind: str, folder: Path, authority: Authority) -> tuple[Secured, int]
     values["listeners"] += f",SECURE://127.0.0.1:{port}"
     values["advertised.listeners"] += f",SECURE://127.0.0.1:{port}"
     values["listener.security.protocol.map"] += ",SECURE:SSL"
-    scram = [(name, mechanism) for name, mechanism in MECHANISMS.items() if mechanism != "PLAIN"]
+    scram = [(name, mechanism) for name, mechanism in mechanisms.items() if mechanism != "PLAIN"]
     made.target.format_options = tuple(
         word
         for name, mechanism in scram
@@ -86,10 +100,19 @@ def server(kind: str, folder: Path, authority: Authority) -> tuple[Secured, int]
 class User(Side):
     """A side that receives requests of changing users."""
 
-    def __init__(self, name: str, made: Secured, ports: dict[str, int], clients: dict[str, dict[str, str]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        made: Secured,
+        ports: dict[str, int],
+        clients: Mapping[str, dict[str, str]],
+        mechanisms: Mapping[str, str] = MECHANISMS,
+    ) -> None:
         """`ports`: by `sasl`, `secure` and `controller`. `clients`: the stores of users with certificates."""
         super().__init__(name, made.target)
-        self._ports, self._clients = ports, clients
+        self._ports, self._clients, self._mechanisms = ports, clients, mechanisms
+        self.tokens: dict[str, tuple[str, str]] = {}
+        """Id and password of the delegation token by which a user logs in."""
         self.user = SUPER
         self.is_controller = False
 
@@ -100,16 +123,10 @@ class User(Side):
 
     def send(self, data: bytes) -> None:
         if self._socket is None:
-            by_certificate = self.user in self._clients and not self.is_controller
-            if by_certificate:
+            if self.user in self._clients and not self.is_controller:
                 properties, port = {"security.protocol": "SSL", **self._clients[self.user]}, self._ports["secure"]
             else:
-                mechanism = "PLAIN" if self.is_controller else MECHANISMS[self.user]
-                properties = {
-                    "security.protocol": "SASL_PLAINTEXT",
-                    "sasl.mechanism": mechanism,
-                    "sasl.jaas.config": jaas(mechanism, username=self.user, password=password(self.user)),
-                }
+                properties = self._by_password()
                 port = self._ports["controller" if self.is_controller else "sasl"]
             opened = BlockingConnection(
                 "127.0.0.1", port, software=Software("parity", "parity", "1"), versions=None,
@@ -118,6 +135,19 @@ class User(Side):
             self._socket = opened._socket
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             self._socket.sendall(data)
+
+    def _by_password(self) -> dict[str, str]:
+        if self.user in self.tokens:
+            token_id, hmac = self.tokens[self.user]
+            mechanism, options = "SCRAM-SHA-256", {"username": token_id, "password": hmac, "tokenauth": "true"}
+        else:
+            mechanism = "PLAIN" if self.is_controller else self._mechanisms[self.user]
+            options = {"username": self.user, "password": password(self.user)}
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": jaas(mechanism, **options),
+        }
 
     def _number(self, value: int, field: str) -> Any:
         if field == "port":
