@@ -96,8 +96,8 @@ def _gate_at_plan_time_only(patch: Patch) -> None:
 def _behind_other_steps(patch: Patch) -> None:
     """Disruptive steps come last in a plan, after steps that take time."""
 
-    def fence(plan: Plan, _observed: object) -> None:
-        plan.good_ms = FOREVER_MS
+    def fence(s: Situation, _observed: object) -> None:
+        s.plan.good_ms = FOREVER_MS
 
     patch.setattr(planner, "_fence", fence)
 

@@ -39,17 +39,11 @@ def secret_grant(account: str, namespace: str, secret: str) -> str:
     return f"kubectl patch serviceaccount {account} -n {namespace}" + f' -p \'{{"secrets": [{{"name": "{secret}"}}]}}\''
 
 
-async def check_templates(api: Api, cluster: NamedCluster) -> None:
-    """Check the grants of all pools. A template without names of objects costs no request.
+async def check_pool(api: Api, cluster: NamedCluster, pool: NodePool) -> None:
+    """Check the grants of a pool. A template without names of objects costs no request.
 
     Raises NotGrantedError, and ApiError if the API server does not answer.
     """
-    for pool in cluster.spec.node_pools:
-        await check_pool(api, cluster, pool)
-
-
-async def check_pool(api: Api, cluster: NamedCluster, pool: NodePool) -> None:
-    """Check the grants of one pool, as `check_templates` does."""
     await _check_pool(api, cluster.namespace, pool, [*secrets(pool), *_of_migration(cluster, pool)])
 
 

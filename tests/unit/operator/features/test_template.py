@@ -13,7 +13,7 @@ from kraft_local.cel import compiled
 from kraft_operator.api.base import rules_of
 from kraft_operator.api.cluster import KRaftClusterSpec
 from kraft_operator.api.template import LATER, ContainerSecurity, EnvVar, ExtraVolume, PodTemplate
-from kraft_operator.apply.grants import ALLOWED, NotGrantedError, check_templates
+from kraft_operator.apply.grants import ALLOWED, NotGrantedError, check_pool
 from kraft_operator.kube.client import ApiError
 from kraft_operator.observe.objects import pod as seen_pod
 from kraft_operator.plan.model import steps as do
@@ -241,6 +241,12 @@ def test_a_sidecar_that_runs_does_not_make_a_node_run() -> None:
 
 
 # Grants
+
+
+async def check_templates(api: FakeApi, cluster: NamedCluster) -> None:
+    """Check the grants of all pools."""
+    for pool in cluster.spec.node_pools:
+        await check_pool(api, cluster, pool)  # type: ignore[arg-type]
 
 
 async def _error(api: FakeApi, template: dict[str, Any]) -> str:
