@@ -10,6 +10,9 @@ import sys
 import time
 from collections import Counter
 
+from rich.console import Console
+from rich.progress import track
+
 from tests.sim.operator.nodes.life import run
 
 
@@ -23,7 +26,8 @@ def main() -> int:
     args = parser.parse_args()
     seeds = range(args.first, args.first + args.seeds) if args.seed is None else [args.seed]
     failed, began, done = 0, time.monotonic(), Counter[str]()
-    for seed in seeds:
+    shown = Console(stderr=True)
+    for seed in track(seeds, "seeds", console=shown, disable=not shown.is_terminal, transient=True):
         result = run(seed)
         if args.seed is not None and args.story:
             print("\n".join(result.story))
