@@ -19,7 +19,7 @@ from kraft_node.testing.checker import Checker
 from kraft_node.testing.world import World
 from tests.sim.operator.cluster import GRACE_S, NEED, SimApi
 from tests.sim.operator.nodes.loop import ProcessLoop
-from tests.sim.operator.nodes.machines import Kubelets, PodMachines, host_of, node_of
+from tests.sim.operator.nodes.machines import REPORTED_MAX_MS, Kubelets, PodMachines, host_of, node_of
 from tests.unit.operator.fake_kubernetes import Object
 
 
@@ -72,11 +72,11 @@ class Truth:
 
     def check_stop(self, node_id: int) -> None:
         """Laws `isr` and `quorum`, at the moment when the API server accepts a deletion from the operator."""
-        machine = self.machines.find(node_id)
-        if machine is None or machine.node is None or node_id not in self._moment().up:
-            return
-        self.stops += 1
         recent = self._recent()
+        told_ms = self.world.now_ms - REPORTED_MAX_MS
+        if not all(node_id in one.up for one in recent if one.at_ms >= told_ms):
+            return  # it is down, or no kubelet has reported yet that its container has started again
+        self.stops += 1
         up = frozenset().union(*(one.up for one in recent))
         voters = recent[-1].voters
         if node_id in voters and len(voters) > 2 and len(up & voters - {node_id}) <= len(voters) // 2:

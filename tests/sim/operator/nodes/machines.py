@@ -29,6 +29,9 @@ GRACE_MS: Final = 60_000.0
 BACK_OFF_MS: Final = (100.0, 4_000.0, 20_000.0, 60_000.0)
 """Pauses before a kubelet starts a container again."""
 
+REPORTED_MAX_MS: Final = 1_200.0
+"""Until a kubelet has reported a change of a container."""
+
 Key = tuple[str, str, str]
 
 
@@ -181,7 +184,7 @@ class Kubelets:
         ready = machine is not None and machine.serving and machine.host.paused_until_ms <= self.world.now_ms
         notes = self._notes(one)
         seen = (machine is not None and machine.running, ready)
-        if notes.get("reported") != seen and self._due(one, "probe", 0.0, 1_000.0):
+        if notes.get("reported") != seen and self._due(one, "probe", 0.0, REPORTED_MAX_MS):
             notes["reported"] = seen
             del notes["probe"]
             self.report(one, runs=seen[0], ready=ready, restarts=max(0, notes.get("begun", 1) - 1))

@@ -47,10 +47,11 @@ def _broken(result: SeedResult) -> set[str]:
     return {finding.law for finding in result.findings}
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_swapped_without_the_gates_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replacing, "isr_without", _nothing)
     monkeypatch.setattr(replacing, "node_without", _nothing)
-    assert _broken(run(302, ["replace"])) & {"isr", "copy"}
+    assert _broken(run(315, ["replace"])) == {"copy"}
 
 
 @pytest.mark.slow
