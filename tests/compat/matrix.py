@@ -3,8 +3,9 @@
 `tests/compat/conftest.py` collects the outcomes of a run and writes the page with `write`. `tests/tidy` compares the
 committed page with `expected`, which reads the test files without running them.
 
-A row is a test function; its parameters are counted. The row's section is the constant `CLIENT` of its class or module,
-or else the module's name. A run of some tests replaces only the rows of these tests.
+The suites of clients' projects have a row each, whose cells `python -m tests.suites --record` writes to a file. Any
+other row is a test function; its parameters are counted. The row's section is the constant `CLIENT` of its class or
+module, or else the module's name. A run of some tests replaces only the rows of these tests.
 """
 
 from __future__ import annotations
@@ -14,12 +15,20 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard
 
 FOLDER = Path(__file__).parent
+SUITES = FOLDER.parent / "suites" / "outcomes.toml"
+OF_SUITES = "The suites of clients' projects"
+ABOUT_SUITES = (
+    "",
+    "Run by `make suites SUITE=name`. With `-secured`, all clients use TLS and SASL and authenticate again every ten",
+    "seconds; with `-chaos`, each connection ends after a second. Reasons of known failures are in `tests/suites`.",
+)
 OURS, APACHE = "kraftcluster", "apache"
 ONLY_OURS = "(ours only)"
 PASSED, FAILED, SKIPPED, NOT_YET = "passed", "failed", "skipped", "not yet"
@@ -38,9 +47,18 @@ def title(function: str) -> str:
 
 
 def expected(folder: Path = FOLDER) -> list[Row]:
-    """The rows of all tests in the folder and its rooms, in the order of the files' names."""
+    """The rows of all tests in the folder and its rooms, in the order of the files' names; then those of suites."""
     files = sorted(folder.rglob("test_*.py"), key=lambda path: path.name)
-    return [row for path in files for row in _rows(path, ast.parse(path.read_text()))]
+    rows = [row for path in files for row in _rows(path, ast.parse(path.read_text()))]
+    return [*rows, *of_suites()] if folder == FOLDER else rows
+
+
+def of_suites() -> dict[Row, tuple[str, str]]:
+    """The rows of the suites of clients' projects, with their cells."""
+    found = tomllib.loads(SUITES.read_text())
+    return {
+        Row(OF_SUITES, name): (cells.get(OURS, NOT_YET), cells.get(APACHE, ONLY_OURS)) for name, cells in found.items()
+    }
 
 
 def _rows(path: Path, module: ast.Module) -> Iterator[Row]:
@@ -95,7 +113,7 @@ def _cell(outcomes: list[str] | None) -> str:
 def write(path: Path, outcomes: Outcomes, folder: Path = FOLDER) -> None:
     """Write the page; keep the rows of tests that did not run."""
     old = read(path) if path.exists() else {}
-    cells = {**old, **outcomes.cells()}
+    cells = {**old, **outcomes.cells(), **of_suites()}
     rows = [row for row in dict.fromkeys(expected(folder)) if row in cells]
     path.write_text(_page({row: cells[row] for row in rows}))
 
@@ -132,7 +150,14 @@ def _page(cells: dict[Row, tuple[str, str]]) -> str:
         *(f"| {name} | {version} |" for name, version in versions()),
     ]
     for client in dict.fromkeys(row.client for row in cells):  # several files may add to a section
-        lines += ["", f"## {client}", "", "| what | kraftcluster | Apache Kafka 4.3.1 |", "| --- | --- | --- |"]
+        lines += [
+            "",
+            f"## {client}",
+            *(ABOUT_SUITES if client == OF_SUITES else ()),
+            "",
+            "| what | kraftcluster | Apache Kafka 4.3.1 |",
+            "| --- | --- | --- |",
+        ]
         lines += [f"| {row.what} | {our} | {their} |" for row, (our, their) in cells.items() if row.client == client]
     return "\n".join(lines) + "\n"
 

@@ -6,6 +6,7 @@ their own assertions; the known failures, with their reasons, are in `suites.KNO
 
 - `fetching`    sources from registries
 - `clusters`    the clusters that the suites expect
+- `securing`    TLS and SASL for these clusters
 - `franz_go`, `sarama`, `librdkafka`    one suite each
 - `results`     what a suite found
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.suites [franz-go] [sarama] [librdkafka] [librdkafka-848]`: run suites of clients' projects."""
+"""`python -m tests.suites [SUITE]...`: run suites of clients' projects."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from tests.suites import franz_go, librdkafka, sarama
-from tests.suites.results import Results
+from tests.suites.results import Results, record
 
 SUITES: Final[dict[str, tuple[Callable[[str, Path], Results], Mapping[str, str]]]] = {
     "franz-go": (franz_go.run, franz_go.KNOWN),
@@ -23,6 +24,10 @@ SUITES: Final[dict[str, tuple[Callable[[str, Path], Results], Mapping[str, str]]
         lambda server, folder: librdkafka.run(server, folder, "consumer"),
         {**librdkafka.KNOWN, **librdkafka.RACY},
     ),
+    "franz-go-chaos": (franz_go.run_chaos, franz_go.KNOWN),
+    "franz-go-secured": (franz_go.run_secured, franz_go.KNOWN),
+    "sarama-secured": (partial(sarama.run, secured=True), sarama.KNOWN_SECURED),
+    "librdkafka-secured": (librdkafka.run_secured, librdkafka.KNOWN),
 }
 
 
@@ -31,6 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.suites", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of: {', '.join(SUITES)}; by default all")
     parser.add_argument("--server", choices=("kraftcluster", "apache"), default="kraftcluster")
+    parser.add_argument("--record", action="store_true", help="note the counts for docs/compatibility.md")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.suites if name not in SUITES]
     if unknown:
@@ -42,6 +48,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix=f"suite-{name}-") as folder:
             results = run(arguments.server, Path(folder))
         surprises = results.surprises(known)
+        if arguments.record and not surprises:
+            record(name, arguments.server, results)
         surprised |= bool(surprises)
         console.print(
             f"{name} against {arguments.server}: {len(results.passed)} passed, {len(results.skipped)} skipped, "

@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.compat.members import Members
 from tests.compat.targets import free_ports
+from tests.suites.securing import SECURE, Access, secure
 
 COMMON: Final = {
     "offsets.topic.replication.factor": "3",
@@ -26,14 +27,18 @@ PROXIED: Final = 5
 POLL_S: Final = 0.1
 
 
+def _three(server: str, folder: Path, overrides: dict[str, str]) -> Members:
+    values = COMMON | {"min.insync.replicas": "2"} | {key.replace("_", "."): text for key, text in overrides.items()}
+    return Members(folder / "cluster", controllers=(server,), brokers=(server,) * 3, overrides=values)
+
+
 @contextmanager
 def three_brokers(server: str, folder: Path, **overrides: str) -> Iterator[str]:
     """One controller and three brokers, `server` for each ("kraftcluster" or "apache"). Yields the bootstrap servers.
 
     Underscores in the names of `overrides` mean dots.
     """
-    values = COMMON | {"min.insync.replicas": "2"} | {key.replace("_", "."): text for key, text in overrides.items()}
-    members = Members(folder / "cluster", controllers=(server,), brokers=(server,) * 3, overrides=values)
+    members = _three(server, folder, overrides)
     try:
         yield members.start().bootstrap
     finally:
@@ -41,9 +46,24 @@ def three_brokers(server: str, folder: Path, **overrides: str) -> Iterator[str]:
 
 
 @contextmanager
-def five_proxied(server: str, folder: Path, toxiproxy: Path) -> Iterator[Path]:
+def three_secured(server: str, folder: Path, **overrides: str) -> Iterator[Access]:
+    """The same cluster with TLS and SASL. Yields what clients need."""
+    members = _three(server, folder, overrides)
+    access = secure(members, folder)
+    try:
+        members.start()
+        yield access
+    finally:
+        members.stop()
+
+
+@contextmanager
+def five_proxied(server: str, folder: Path, toxiproxy: Path, *, secured: bool = False) -> Iterator[Path]:
     """Five combined nodes in five racks, behind a toxiproxy. Yields a folder with a program `docker`, which stops and
-    starts them: `docker compose stop kafka-2`."""
+    starts them: `docker compose stop kafka-2`.
+
+    `secured`: clients behind the proxy use TLS and SASL; their authority is `certificates/authority.pem` in `folder`.
+    """
     overrides = COMMON | {
         "offsets.topic.replication.factor": "2",
         "default.replication.factor": "2",
@@ -56,14 +76,17 @@ def five_proxied(server: str, folder: Path, toxiproxy: Path) -> Iterator[Path]:
         folder / "cluster", controllers=(server,) * PROXIED, brokers=(), combined=True, overrides=overrides
     )
     behind = dict(zip(members.nodes, free_ports(PROXIED), strict=True))
+    local = SECURE if secured else "LOCAL"
     for node_id, node in members.nodes.items():
         own = f"PLAINTEXT://127.0.0.1:{node.port}"
         node.overrides |= {
             "broker.rack": str(node_id),
-            "listeners": f"{own},LOCAL://127.0.0.1:{behind[node_id]},CONTROLLER://127.0.0.1:{node.controller_port}",
-            "advertised.listeners": f"{own},LOCAL://localhost:{PROXY_PORT + node_id}",
+            "listeners": f"{own},{local}://127.0.0.1:{behind[node_id]},CONTROLLER://127.0.0.1:{node.controller_port}",
+            "advertised.listeners": f"{own},{local}://localhost:{PROXY_PORT + node_id}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOCAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
         }
+    if secured:
+        secure(members, folder, ports=behind, between="PLAINTEXT")
     ended = threading.Event()
     shim = _shim(folder)
     with (folder / "toxiproxy.log").open("wb") as log:

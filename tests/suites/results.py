@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 GO_RESULT = re.compile(r"^--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
+
+
+OUTCOMES = Path(__file__).with_name("outcomes.toml")
+HEAD = "# What the suites found. Written by `python -m tests.suites --record`, shown in docs/compatibility.md.\n"
+
+
+def record(suite: str, server: str, results: Results) -> None:
+    """Note the counts of a suite for the page of compatibility."""
+    found = tomllib.loads(OUTCOMES.read_text()) if OUTCOMES.exists() else {}
+    found.setdefault(suite, {})[server] = results.cell()
+    lines = [HEAD]
+    for name, cells in found.items():
+        lines += [f'["{name}"]', *(f'{key} = "{cell}"' for key, cell in cells.items()), ""]
+    OUTCOMES.write_text("\n".join(lines))
 
 
 @dataclass
@@ -29,6 +45,15 @@ class Results:
             else:
                 self.failed[name] = output[max(0, found.start() - 600) : found.end()]
         return self
+
+    def cell(self) -> str:
+        """The counts, as docs/compatibility.md shows them."""
+        counts = [str(len(self.passed))]
+        if self.skipped:
+            counts.append(f"{len(self.skipped)} skipped")
+        if self.failed:
+            counts.append(f"{len(self.failed)} known to fail")
+        return f"passed ({', '.join(counts)})"
 
     def surprises(self, known: Mapping[str, str]) -> dict[str, str]:
         """The failed tests that are not `known` to fail."""
