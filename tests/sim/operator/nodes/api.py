@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kraft_node.testing.checker import Checker
 from kraft_node.testing.world import World
@@ -37,8 +37,6 @@ class Truth:
         self.machines = machines
         self.checker = checker
         self.world = machines.world
-        self.stops = 0
-        """Running nodes that the operator stopped."""
         self._moments: list[_Moment] = []
 
     def note(self) -> None:
@@ -53,15 +51,8 @@ class Truth:
         up = frozenset(one.config.node_id for one in running if one.serving and one.host.paused_until_ms <= now)
         rafts = [one.node.raft for one in running if one.node is not None and one.node.raft is not None]
         newest = max((raft.image for raft in rafts), key=lambda image: image.offset, default=None)
-        isrs = (
-            {}
-            if newest is None
-            else {
-                f"{topic.name}-{number}": frozenset(state.isr)
-                for topic in newest.topics
-                for number, state in topic.partitions()
-            }
-        )
+        topics = () if newest is None else newest.topics
+        isrs = {f"{one.name}-{number}": frozenset(state.isr) for one in topics for number, state in one.partitions()}
         started = [raft for raft in rafts if raft.started]
         last = max(started, key=lambda raft: raft.node.epoch, default=None)
         voters = frozenset(voter.key.id for voter in last.voters) if last is not None else frozenset()
@@ -76,13 +67,11 @@ class Truth:
         told_ms = self.world.now_ms - REPORTED_MAX_MS
         if not all(node_id in one.up for one in recent if one.at_ms >= told_ms):
             return  # it is down, or no kubelet has reported yet that its container has started again
-        self.stops += 1
         up = frozenset().union(*(one.up for one in recent))
         voters = recent[-1].voters
-        if node_id in voters and len(voters) > 2 and len(up & voters - {node_id}) <= len(voters) // 2:
-            self._broken(
-                "quorum", f"{node_id} is stopped, of {sorted(voters)} only {sorted(up & voters - {node_id})} are up"
-            )
+        left = up & voters - {node_id}
+        if node_id in voters and len(voters) > 2 and len(left) <= len(voters) // 2:
+            self._broken("quorum", f"{node_id} is stopped, of {sorted(voters)} only {sorted(left)} are up")
         # One moment's ISRs must allow the stop for all partitions: a view of the metadata is of one moment.
         risks = [self._at_risk(node_id, one.isrs, up) for one in reversed(recent)]
         if None not in risks:
@@ -155,6 +144,3 @@ class NodesApi(SimApi):
         machine = self.truth.machines.find(node_id)
         if machine is not None:
             machine.kill()
-
-
-__all__: list[Any] = ["NodesApi", "Truth"]

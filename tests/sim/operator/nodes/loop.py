@@ -7,13 +7,13 @@ operator runs among the nodes' events, sees what they answer as late as any clie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from kraft_node.testing.net import SimNetwork, SimTransport
 from kraft_node.testing.world import SimHost, SimTimer, World
 
-TURNS_TO_END: int = 1000
+TURNS_TO_END: Final = 1000
 """Turns that a process's tasks get to end after a death; nothing they do then has an effect."""
 
 
@@ -82,10 +82,6 @@ class ProcessLoop(asyncio.SelectorEventLoop):
                 break
             self._once()
         self.close()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run `work` in the process."""
-        return self.create_task(work)
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: Any

@@ -17,6 +17,7 @@ def test_a_cluster_lives_through_requests_faults_and_deaths_of_the_operator() ->
     result = run(3)
     assert result.good, result.findings
     assert result.acknowledged > 100
+    assert any("gets an empty disk" in line for line in result.story), "the operator has replaced nothing"
 
 
 def test_a_replacement_that_was_just_requested_counts_as_work() -> None:
