@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from collections import Counter
@@ -25,18 +26,20 @@ def main() -> int:
     parser.add_argument("--story", action="store_true", help="with --seed: print the events")
     args = parser.parse_args()
     seeds = range(args.first, args.first + args.seeds) if args.seed is None else [args.seed]
-    failed, began, done = 0, time.monotonic(), Counter[str]()
+    ran, failed, began, done = 0, 0, time.monotonic(), Counter[str]()
     shown = Console(stderr=True)
-    for seed in track(seeds, "seeds", console=shown, disable=not shown.is_terminal, transient=True):
-        result = run(seed)
-        if args.seed is not None and args.story:
-            print("\n".join(result.story))
-        done.update(result.faults)
-        if not result.good:
-            failed += 1
-            print(f"FAILED --seed {seed} --story: {str(result.findings[0])[:900]}", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends with what has run
+        for seed in track(seeds, "seeds", console=shown, disable=not shown.is_terminal, transient=True):
+            result = run(seed)
+            ran += 1
+            if args.seed is not None and args.story:
+                print("\n".join(result.story))
+            done.update(result.faults)
+            if not result.good:
+                failed += 1
+                print(f"FAILED --seed {seed} --story: {str(result.findings[0])[:900]}", flush=True)
     events = ", ".join(f"{count} {name}" for name, count in sorted(done.items()))
-    print(f"{len(seeds)} seeds, {failed} failed, {time.monotonic() - began:.0f} s: {events}")
+    print(f"{ran} seeds, {failed} failed, {time.monotonic() - began:.0f} s: {events}")
     return 1 if failed else 0
 
 
