@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
+import signal
 import sys
 import time
 from collections import Counter
@@ -28,16 +28,19 @@ def main() -> int:
     seeds = range(args.first, args.first + args.seeds) if args.seed is None else [args.seed]
     ran, failed, began, done = 0, 0, time.monotonic(), Counter[str]()
     shown = Console(stderr=True)
-    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends with what has run
-        for seed in track(seeds, "seeds", console=shown, disable=not shown.is_terminal, transient=True):
-            result = run(seed)
-            ran += 1
-            if args.seed is not None and args.story:
-                print("\n".join(result.story))
-            done.update(result.faults)
-            if not result.good:
-                failed += 1
-                print(f"FAILED --seed {seed} --story: {str(result.findings[0])[:900]}", flush=True)
+    stopped: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: stopped.append(number))  # Ctrl-C: after the present seed
+    for seed in track(seeds, "seeds", console=shown, disable=not shown.is_terminal, transient=True):
+        if stopped:
+            break
+        result = run(seed)
+        ran += 1
+        if args.seed is not None and args.story:
+            print("\n".join(result.story))
+        done.update(result.faults)
+        if not result.good:
+            failed += 1
+            print(f"FAILED --seed {seed} --story: {str(result.findings[0])[:900]}", flush=True)
     events = ", ".join(f"{count} {name}" for name, count in sorted(done.items()))
     print(f"{ran} seeds, {failed} failed, {time.monotonic() - began:.0f} s: {events}")
     return 1 if failed else 0
