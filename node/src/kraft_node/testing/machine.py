@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from kraft_node.base.config import NodeConfig
@@ -421,6 +422,21 @@ class StoryLog(logging.Handler):
         self.world = world
         self.failures: list[str] = []
         """Messages logged with a traceback."""
+
+    @contextmanager
+    def hearing(self, name: str) -> Iterator[None]:
+        """Take the lines of the logger `name` into the story, and let nothing else print them."""
+        logger = logging.getLogger(name)
+        before = (logger.level, logger.propagate)
+        logger.addHandler(self)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        try:
+            yield
+        finally:
+            logger.removeHandler(self)
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
 
     def emit(self, record: logging.LogRecord) -> None:
         """Add the message to the story, and to `failures` if it has a traceback."""

@@ -8,7 +8,6 @@ The seed draws everything: flush and roll settings, the producers, and which fau
 from __future__ import annotations
 
 import importlib
-import logging
 import random
 import traceback
 from collections.abc import Callable, Coroutine
@@ -88,22 +87,13 @@ def run(seed: int, nodes: int = 1, kind: str = "node") -> SeedResult:
     """Run one seed of `kind`: "node" (`nodes` combined nodes, each with its own records) or one of `KINDS`."""
     world = World(seed)
     story = StoryLog(world)
-    logger = logging.getLogger("kraft_node")
-    before = (logger.level, logger.propagate)
-    logger.addHandler(story)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
+    with story.hearing("kraft_node"):
         if kind == "node":
             return Scenario(world, story, nodes).run()
         module, _, name = KINDS[kind].partition(":")
         scenario: Any = getattr(importlib.import_module(module), name)  # they build on this one
         result: SeedResult = scenario(world, story).run()
         return result
-    finally:
-        logger.removeHandler(story)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
 
 
 class Scenario:

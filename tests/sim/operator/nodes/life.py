@@ -13,10 +13,8 @@ is deleted and applied anew. No disk is lost but by the operator.
 
 from __future__ import annotations
 
-import logging
 import random
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Any, Final
 
@@ -42,7 +40,7 @@ from kraft_protocol.ids import Uuid, uuid_text
 from tests.sim.operator.cluster import KEY, resource
 from tests.sim.operator.nodes.api import NodesApi
 from tests.sim.operator.nodes.loop import ProcessLoop
-from tests.sim.operator.nodes.machines import PodMachines
+from tests.sim.operator.nodes.machines import PodMachines, node_of
 from tests.sim.operator.nodes.troubles import Troubles
 from tests.unit.operator.fake_kubernetes import watched
 
@@ -239,17 +237,29 @@ class OperatedScenario(ClusterScenario):
         reported = self.resource.get("status", {})
         conditions = {one["type"]: one["status"] for one in reported.get("conditions", ())}
         self._withdraw_refused(reported)
-        pods = {key[2] for key in self.api.objects if key[0] == "Pod"}
-        wanted = {f"sample-{machine.config.node_id}" for machine in self.cluster.machines if machine.serving}
         return (
-            bool(pods)
-            and pods <= wanted
+            self._is_as_requested()
             and conditions.get("Ready") == "True"
             and conditions.get("Progressing") == conditions.get("Degraded") == "False"
             and not any(MARK in one["metadata"].get("annotations", {}) for one in self.api.objects.values())
             and not any(key.startswith(REPLACE) for key in self.resource["metadata"].get("annotations", {}))
             and reported.get("observedGeneration") == self.resource["metadata"]["generation"]
             and not any(node.get("needsRestart") for node in reported.get("nodes", ()))
+        )
+
+    def _is_as_requested(self) -> bool:
+        """Whether as many nodes serve as requested, by the requested image, and the voters are the controllers."""
+        spec = self.resource["spec"]
+        pods = {node_of(one): one for (kind, *_), one in self.api.objects.items() if kind == "Pod"}
+        nodes = [machine for machine in self.cluster.machines if machine.serving and machine.config.node_id in pods]
+        controllers = {machine.config.node_id for machine in nodes if machine.config.is_controller}
+        (wanted,) = [pool["replicas"] for pool in spec["nodePools"] if pool["name"] == "controllers"]
+        rafts = [machine.node.raft for machine in nodes if machine.node is not None and machine.node.raft is not None]
+        return (
+            len(nodes) == len(pods) == wanted + spec["replicas"]
+            and len(controllers) == wanted
+            and all(one["spec"]["containers"][0]["image"] == spec["image"] for one in pods.values())
+            and all({voter.key.id for voter in raft.voters} == controllers for raft in rafts)
         )
 
     def _withdraw_refused(self, reported: dict[str, Any]) -> None:
@@ -274,24 +284,8 @@ def run(seed: int, requests: Collection[str] = (), *, dynamic: bool | None = Non
     story = StoryLog(world)
     chance = random.getstate()  # the operator spreads its passes by chance
     random.seed(seed)
-    with _told_to(story, "kraft_node"), _told_to(story, "kraft_operator"):
+    with story.hearing("kraft_node"), story.hearing("kraft_operator"):
         try:
             return OperatedScenario(world, story, requests, dynamic=dynamic).run()
         finally:
             random.setstate(chance)
-
-
-@contextmanager
-def _told_to(story: StoryLog, name: str) -> Iterator[None]:
-    """Make the lines of a logger a part of the story, and of nothing else."""
-    logger = logging.getLogger(name)
-    before = (logger.level, logger.propagate)
-    logger.addHandler(story)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(story)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
