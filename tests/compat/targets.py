@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import closing, redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -164,6 +165,20 @@ class Target:
     def _env(self) -> dict[str, str]:
         # Users' nodes load bytecode. Where it cannot be written, every start compiles the sources.
         return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+
+@contextmanager
+def all_running(targets: Sequence[Target]) -> Iterator[None]:
+    """Start servers at the same time, and kill them at the end."""
+    try:
+        for target in targets:
+            target.launch()
+        for target in targets:
+            target.wait_ready()
+        yield
+    finally:
+        for target in targets:
+            target.kill()
 
 
 class Ours(Target):

@@ -20,7 +20,7 @@ from kraft_protocol.wire.messages import (
     InitProducerIdRequest,
     MetadataRequest,
 )
-from tests.compat.targets import Apache, Ours
+from tests.compat.targets import Apache, Ours, all_running
 from tests.golden.broker.pair import Pair, warm_coordinator
 from tests.golden.controller import authorization as who
 from tests.unit.controller.test_envelope import WRONG
@@ -44,11 +44,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Pair
     folder = tmp_path_factory.mktemp("authorization")
     kafka = Apache("apache", folder / "apache", dict(who.SETTINGS))
     ours = Ours("kraftcluster", folder / "ours", dict(who.SETTINGS))
-    try:
-        kafka.launch()
-        ours.launch()
-        for target in (kafka, ours):
-            target.wait_ready()
+    with all_running([kafka, ours]):
         broker = Pair(who.Client("Kafka", kafka, kafka.port), who.Client("ours", ours, ours.port))
         controller = Pair(
             who.Client("Kafka", kafka, kafka.controller_port), who.Client("ours", ours, ours.controller_port)
@@ -63,9 +59,6 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, Pair
         yield broker, controller
         for side in (*broker.sides, *controller.sides):
             side.close()
-    finally:
-        for target in (kafka, ours):
-            target.kill()
 
 
 def _wait_until_heard(pair: Pair) -> None:

@@ -17,6 +17,7 @@ import pytest
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import messages as m
 from tests.certificates import Authority
+from tests.compat.targets import all_running
 from tests.golden.broker.pair import Pair, Side, warm_coordinator
 from tests.golden.controller import coordinating as requests
 from tests.golden.controller import coordinating_users as users
@@ -63,11 +64,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         who.server(kind, folder / kind, authority, users.MECHANISMS, **options) for kind in ("apache", "kraftcluster")
     ]
     targets = [secured.target for secured, _ in made]
-    try:
-        for target in targets:
-            target.launch()
-        for target in targets:
-            target.wait_ready()
+    with all_running(targets):
         ports = [{"sasl": s.sasl_port, "secure": port, "controller": s.target.controller_port} for s, port in made]
         both = Pair(
             *(
@@ -79,9 +76,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield both
         for side in both.sides:
             side.close()
-    finally:
-        for target in targets:
-            target.kill()
 
 
 def _prepare(pair: Pair) -> None:

@@ -15,7 +15,7 @@ import pytest
 from kraft_node.security.names import Permission
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import messages as m
-from tests.compat.targets import Apache, Ours
+from tests.compat.targets import Apache, Ours, all_running
 from tests.golden.broker.pair import Pair, Side, warm_coordinator
 from tests.golden.controller import authorization as who
 from tests.golden.controller import coordinating as requests
@@ -38,11 +38,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("rights")
     settings = {**who.SETTINGS, **requests.SETTINGS}
     targets = (Apache("apache", folder / "apache", settings), Ours("kraftcluster", folder / "ours", settings))
-    try:
-        for target in targets:
-            target.launch()
-        for target in targets:
-            target.wait_ready()
+    with all_running(targets):
         made = Pair(*(who.Client(name, t, t.port) for name, t in zip(("Kafka", "ours"), targets, strict=True)))
         for topic in requests.TOPICS:
             made.create(topic)
@@ -56,9 +52,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield made
         for side in made.sides:
             side.close()
-    finally:
-        for target in targets:
-            target.kill()
 
 
 def _wait_for_acls(side: Side) -> None:

@@ -14,6 +14,7 @@ import pytest
 from kraft_protocol.ids import ZERO_UUID
 from kraft_protocol.wire import messages as m
 from tests.certificates import Authority
+from tests.compat.targets import all_running
 from tests.golden.broker.batches import batch, record
 from tests.golden.broker.pair import Pair, warm_coordinator
 from tests.golden.controller import authorization as requests
@@ -31,11 +32,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     clients = {name: authority.issue(subject).stores() for name, subject in who.SUBJECTS.items()}
     made = [who.server(kind, folder / kind, authority) for kind in ("apache", "kraftcluster")]
     targets = [secured.target for secured, _ in made]
-    try:
-        for target in targets:
-            target.launch()
-        for target in targets:
-            target.wait_ready()
+    with all_running(targets):
         sides = [
             who.User(
                 name,
@@ -55,9 +52,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         yield both
         for side in sides:
             side.close()
-    finally:
-        for target in targets:
-            target.kill()
 
 
 def _wait_until_heard(pair: Pair) -> None:

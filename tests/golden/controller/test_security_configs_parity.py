@@ -16,7 +16,7 @@ import pytest
 from kraft_protocol.wire import messages as m
 from tests.certificates import PASSWORD, Authority
 from tests.compat.security.secured import jaas, lone
-from tests.compat.targets import free_ports
+from tests.compat.targets import all_running, free_ports
 from tests.golden.broker.pair import Pair, Side
 from tests.tiers import seeds
 
@@ -145,15 +145,8 @@ def servers(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> I
         for key in ("listeners", "advertised.listeners"):
             values[key] += f",SECURE://127.0.0.1:{port}"
         targets.append(made.target)
-    try:
-        for target in targets:
-            target.launch()
-        for target in targets:
-            target.wait_ready()
+    with all_running(targets):
         yield Side("Kafka", targets[0]), Side("ours", targets[1])
-    finally:
-        for target in targets:
-            target.kill()
 
 
 @pytest.fixture
