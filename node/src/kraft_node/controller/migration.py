@@ -17,7 +17,6 @@ from kraft_node.controller.plan import Plan
 from kraft_node.metadata.features import METADATA_TRANSACTIONS_SUPPORTED, MIGRATION_SUPPORTED, metadata_version
 from kraft_node.metadata.kinds.zk_migration import MIGRATION, POST_MIGRATION, PRE_MIGRATION
 from kraft_node.metadata.partitions import MetadataError
-from kraft_node.migration.tree.paths import encoded_name, is_name
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.stored import ZkMigrationStateRecord
@@ -235,6 +234,8 @@ def check_znode_name(cluster: ControllerState, name: str | None, *, is_encoded: 
     """
     if cluster.view.zk_migration_state != MIGRATION:
         return
+    from kraft_node.migration.tree.paths import encoded_name, is_name  # noqa: PLC0415  (0.4 MiB with its imports)
+
     if not is_name(encoded_name(name) if is_encoded or name is None else name):
         message = f"Until the migration from ZooKeeper is finished, the name {name!r} is invalid: no znode can have it."
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)

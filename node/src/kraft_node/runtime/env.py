@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 from kraft_node.base.env import Env
 from kraft_node.runtime.background import ThreadBackground
@@ -44,13 +43,14 @@ class RealRng:
         return int.from_bytes(os.urandom(size), "big") % stop
 
 
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 def boot_id() -> str | None:
     """The kernel's id of this boot; None without /proc."""
     try:
-        return BOOT_ID.read_text(encoding="ascii").strip() or None
+        with open(BOOT_ID, encoding="ascii") as file:
+            return file.read().strip() or None
     except OSError:
         return None
 

@@ -7,8 +7,8 @@
 - `token_endpoint`: a client's tokens, fetched with client credentials or an assertion (RFC 6749, RFC 7523).
 - `login`: the requests of a connection that authenticates.
 - `gssapi`: the client half of GSSAPI (RFC 4752) with the package `gssapi`, an extra.
-- `properties`: Kafka's client properties `sasl.*` to `Credentials`.
+- `properties`: Kafka's client properties `sasl.*` to `Credentials`; `oauth_properties`: those of OAUTHBEARER.
 
-`kraft_node.security.sasl` has the server half. Only `token_endpoint` and `gssapi` reach the network or files. Drivers
-on an event loop call slow mechanisms (`Credentials.is_slow`) in a thread.
+`kraft_node.security.sasl` has the server half. Only `token_endpoint`, `oauth_properties` and `gssapi` reach the network
+or files. Drivers on an event loop call slow mechanisms (`Credentials.is_slow`) in a thread.
 """
