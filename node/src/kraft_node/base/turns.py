@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base import rare
+
 if TYPE_CHECKING:
     from kraft_node.base.env import Clock, Env, Scheduler
 
@@ -70,7 +72,7 @@ class Line:
             finally:
                 if owner.goes_on():
                     owners.append(owner)
-            if self._clock.monotonic_ms() - start_ms >= TURN_MS:
+            if self._clock.monotonic_ms() - start_ms >= TURN_MS or rare.takes("turn short"):
                 if self.after_long_turn is not None:
                     self.after_long_turn()
                 return

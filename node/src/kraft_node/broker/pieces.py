@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kraft_node.base import rare
 from kraft_node.base.long_answers import refuse_later
 from kraft_node.base.request import RequestContext
 from kraft_node.security.rewriting import changed
@@ -290,14 +291,15 @@ CUTTERS: Final[Mapping[ApiKey, Callable[[Any], Iterator[Any]]]] = {
 
 
 def _is_large(request: Any, path: tuple[str, ...]) -> bool:
+    limit = 1 if rare.takes("request in pieces") else ROWS
     if path[0] == "deletions":
-        return len(request.deletions) + len(request.upsertions) > ROWS
+        return len(request.deletions) + len(request.upsertions) > limit
     items = getattr(request, path[0]) or ()
     for name in path[1:]:
-        if len(items) > ROWS:
+        if len(items) > limit:
             return True
         items = [row for item in items for row in getattr(item, name) or ()]
-    return len(items) > ROWS
+    return len(items) > limit
 
 
 def _rows(item: Any, path: tuple[str, ...]) -> int:

@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 
 from fastcrc.crc32 import iscsi as crc32c
 
+from kraft_node.base import rare
 from kraft_node.log import flushing, lookup, trimming
 from kraft_node.log.appending import append_as_follower, check_producer
 from kraft_node.log.appending import append_as_leader as append_slowly
@@ -269,8 +270,7 @@ class Log(RestingLog):
         log_dir = self.dir
         if log_dir.failed is not None:
             raise log_dir.storage_error()
-        segment = self.segments.active
-        epochs = self.leader_epochs
+        segment, epochs = self.segments.active, self.leader_epochs
         try:
             if segment.size:
                 if segment.size + size > self.segment_bytes or self.roll_due(segment, last, max_timestamp, now_ms):
@@ -293,7 +293,7 @@ class Log(RestingLog):
 
     def roll_due(self, segment: Segment, last: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether the segment is too old, its index is full, or `last` is too far from its base."""
-        if last - segment.base > RELATIVE_OFFSET_MAX:
+        if last - segment.base > RELATIVE_OFFSET_MAX or rare.takes("segment rolled"):
             return True
         if segment.first_timestamp >= 0 and max_timestamp >= 0:
             waited = max_timestamp - segment.first_timestamp

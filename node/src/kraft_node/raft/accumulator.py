@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from kraft_node.base import rare
+
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """Kafka's limit for one batch of the metadata log. Records that are appended together must fit (KIP-631, KIP-868)."""
 
@@ -64,7 +66,7 @@ class Accumulator:
         size = size_of(records)
         if not self._batches:
             self.first_ms = now_ms
-        if self._batches and self._last_bytes + size <= BATCH_BYTES_MAX:
+        if self._batches and self._last_bytes + size <= BATCH_BYTES_MAX and not rare.takes("batch of one change"):
             self._batches[-1].extend(records)
             self._last_bytes += size
         else:

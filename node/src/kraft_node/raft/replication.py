@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base import rare
 from kraft_node.raft.epochs import follows
 from kraft_node.raft.log_view import EpochEnd, SnapshotId
 from kraft_node.raft.membership import voter_changes
@@ -159,7 +160,7 @@ def fetch_from(node: RaftReplica, node_id: int) -> None:
         node.fetches_as,
         node.log.end_offset,
         node.log.last_epoch,
-        node.config.fetch_max_bytes,
+        1 if rare.takes("quorum fetch small") else node.config.fetch_max_bytes,
         node.fetch_wait_ms,
         node.high_watermark,
         node.cluster_id,

@@ -170,6 +170,7 @@ class ClusterScenario(Scenario):
         self.troubles.play()
         self._stop_if_broken()
         self.troubles.heal()
+        self._end_rare_paths()
         self._until_serving()
         self._before_the_end()
         for worker in self.workers:

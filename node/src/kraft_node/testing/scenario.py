@@ -18,6 +18,7 @@ from kraft_node.testing.checker import NO_POLICY, Checker, Violation
 from kraft_node.testing.faults import WorldFaults
 from kraft_node.testing.leftovers import left_in
 from kraft_node.testing.machine import SimCluster, SimMachine, StoryLog
+from kraft_node.testing.rare_paths import RarePaths
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.admin import Admin
 from kraft_node.testing.workloads.auditor import Auditor
@@ -76,6 +77,8 @@ class SeedResult:
     read: int
     faults: list[str]
     story: list[str] = field(repr=False)
+    places: dict[str, int] = field(default_factory=dict)
+    """How often each place of `base.rare` was reached, if the seed favoured rare paths."""
 
     @property
     def good(self) -> bool:
@@ -83,16 +86,26 @@ class SeedResult:
         return not self.findings
 
 
-def run(seed: int, nodes: int = 1, kind: str = "node") -> SeedResult:
-    """Run one seed of `kind`: "node" (`nodes` combined nodes, each with its own records) or one of `KINDS`."""
+def run(seed: int, nodes: int = 1, kind: str = "node", *, rare: bool = False) -> SeedResult:
+    """Run one seed of `kind`: "node" (`nodes` combined nodes, each with its own records) or one of `KINDS`.
+
+    `rare`: until all faults are over, the nodes often take paths that are rare in production.
+    """
     world = World(seed)
     story = StoryLog(world)
     with story.hearing("kraft_node"):
         if kind == "node":
-            return Scenario(world, story, nodes).run()
-        module, _, name = KINDS[kind].partition(":")
-        scenario: Any = getattr(importlib.import_module(module), name)  # they build on this one
-        result: SeedResult = scenario(world, story).run()
+            scenario = Scenario(world, story, nodes)
+        else:
+            module, _, name = KINDS[kind].partition(":")
+            make: Any = getattr(importlib.import_module(module), name)  # they build on this one
+            scenario = make(world, story)
+        if not rare:
+            return scenario.run()
+        scenario.rare_paths = paths = RarePaths(seed)
+        with paths.in_force():
+            result = scenario.run()
+        result.places = dict(paths.reached)
         return result
 
 
@@ -100,6 +113,7 @@ class Scenario:
     """Nodes with their own records, their clients and their faults."""
 
     kind = "node"
+    rare_paths: RarePaths | None = None
 
     def __init__(self, world: World, story: StoryLog, nodes: int) -> None:
         self.world = world
@@ -292,7 +306,12 @@ class Scenario:
 
     def _heal(self) -> None:
         self.faults.heal()
+        self._end_rare_paths()
         self._until_serving()
+
+    def _end_rare_paths(self) -> None:
+        if self.rare_paths is not None:
+            self.rare_paths.end()
 
     def _until_serving(self) -> None:
         served = self.world.run(

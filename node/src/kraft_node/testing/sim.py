@@ -1,11 +1,13 @@
 """Whole nodes under many seeds.
 
-    python -m kraft_node.testing.sim [--scenario KIND] [--seeds N] [--first S] [--jobs J] [--until-broken]
-    python -m kraft_node.testing.sim [--scenario KIND] --seed S [--nodes N] [--story]
+    python -m kraft_node.testing.sim [--scenario KIND] [--rare] [--seeds N] [--first S] [--jobs J] [--until-broken]
+    python -m kraft_node.testing.sim [--scenario KIND] [--rare] --seed S [--nodes N] [--story]
 
 
 `--seeds 0` runs without end; `--json` prints the result as JSON. KIND is `node`, `cluster`, `groups`,
 `secured`, `transactions`, or `both`: node and cluster alternating. The same seed gives the same run on every machine.
+With `--rare` it gives another: nodes often take paths that are rare in production (`base.rare`), and the report names
+the paths that no seed came to.
 A failure ends with the command that replays it. Exit code 1 if a law was broken.
 """
 
@@ -25,6 +27,7 @@ from dataclasses import asdict, dataclass, field
 from multiprocessing.pool import AsyncResult
 from typing import Any, Final
 
+from kraft_node.base.rare import PLACES
 from kraft_node.testing.checker import Violation
 from kraft_node.testing.scenario import KINDS, SeedResult, run
 
@@ -52,6 +55,8 @@ class Score:
     failures: list[SeedResult] = field(default_factory=list)
     traces: dict[int, str] = field(default_factory=dict)
     """Hashes by seed."""
+    places: Counter[str] = field(default_factory=Counter)
+    """Seeds that came to each place of `base.rare`."""
 
     def add(self, result: SeedResult) -> None:
         """Add a result."""
@@ -62,40 +67,47 @@ class Score:
         self.read += result.read
         self.faults.update(result.faults)
         self.traces[result.seed] = result.hash
+        self.places.update(result.places.keys())
         if not result.good:
             self.failures.append(result)
 
 
-def replay_line(seed: int, nodes: int = 1, kind: str = NODE) -> str:
+def replay_line(seed: int, nodes: int = 1, kind: str = NODE, *, rare: bool = False) -> str:
     """The command that replays a seed."""
     of_many = f" --nodes {nodes}" if kind == NODE and nodes != 1 else ""
     if kind != NODE:
         of_many = f" --scenario {kind}"
-    return f"replay: python -m kraft_node.testing.sim --seed {seed}{of_many} --story"
+    return f"replay: python -m kraft_node.testing.sim --seed {seed}{of_many}{' --rare' if rare else ''} --story"
 
 
-def sweep(first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int = 1) -> Iterator[SeedResult]:
+def _replay(failure: SeedResult) -> str:
+    return replay_line(failure.seed, failure.nodes, failure.kind, rare=bool(failure.places))
+
+
+def sweep(
+    first: int, count: int, *, nodes: int = 1, kind: str = NODE, jobs: int = 1, rare: bool = False
+) -> Iterator[SeedResult]:
     """Run seeds and yield results as they finish; `count` 0: without end."""
     seeds = range(first, first + count) if count else itertools.count(first)
     kinds = (NODE, CLUSTER) if kind == BOTH else (kind,)
     runs = ((seed, kind) for seed in seeds for kind in kinds)
     if jobs == 1:
-        yield from (_run(one, nodes) for one in runs)
+        yield from (_run(one, nodes, rare) for one in runs)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         # One by one: a pool consumes an endless generator before it starts.
         waiting: deque[AsyncResult[SeedResult]] = deque()
         for one in runs:
-            waiting.append(pool.apply_async(_run, (one, nodes)))
+            waiting.append(pool.apply_async(_run, (one, nodes, rare)))
             if len(waiting) >= jobs * WAITING_PER_JOB:
                 yield waiting.popleft().get()
         while waiting:
             yield waiting.popleft().get()
 
 
-def _run(one: tuple[int, str], nodes: int) -> SeedResult:
+def _run(one: tuple[int, str], nodes: int, rare: bool) -> SeedResult:
     seed, kind = one
-    return run(seed, nodes, kind)
+    return run(seed, nodes, kind, rare=rare)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,6 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, metavar="S", help="run this one only")
     parser.add_argument("--story", action="store_true", help="with --seed: print the events")
     parser.add_argument("--scenario", choices=(NODE, *KINDS, BOTH), default=NODE, help="what to run")
+    parser.add_argument("--rare", action="store_true", help="favour paths that are rare in production")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines, each controller and broker")
     parser.add_argument("--until-broken", action="store_true", help="stop at the first seed that breaks a law")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
@@ -122,11 +135,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.seed is not None and options.scenario == BOTH:
         parser.error("--seed: one seed needs one scenario, not both")
     if options.seed is not None:
-        return _one(options.seed, options.nodes, options.scenario, story=options.story, as_json=options.json)
+        return _one(options)
     begun = time.perf_counter()
     score = Score()
     with contextlib.suppress(KeyboardInterrupt), _progress(options.seeds, quiet=options.json) as advance:
-        sweeping = {"nodes": options.nodes, "kind": options.scenario, "jobs": options.jobs}
+        sweeping = {"nodes": options.nodes, "kind": options.scenario, "jobs": options.jobs, "rare": options.rare}
         for result in sweep(options.first, options.seeds, **sweeping):
             score.add(result)
             advance(score, time.perf_counter() - begun)
@@ -140,18 +153,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if score.failures else 0
 
 
-def _one(seed: int, nodes: int, kind: str, *, story: bool, as_json: bool) -> int:
-    result = run(seed, nodes, kind)
-    if as_json:
+def _one(options: argparse.Namespace) -> int:
+    result = run(options.seed, options.nodes, options.scenario, rare=options.rare)
+    if options.json:
         fields = asdict(result)
-        if not story:
+        if not options.story:
             del fields["story"]
         print(json.dumps(fields))
     else:
-        if story:
+        if options.story:
             print("\n".join(result.story))
         print(
-            f"seed {seed}: {result.events} events, {result.simulated_ms / 1000:.1f} s simulated, "
+            f"seed {options.seed}: {result.events} events, {result.simulated_ms / 1000:.1f} s simulated, "
             f"{result.acknowledged} batches acknowledged, {result.read} records read, trace {result.hash}"
         )
         for finding in result.findings:
@@ -170,11 +183,12 @@ def _as_json(score: Score, seconds: float) -> dict[str, Any]:
         "read": score.read,
         "faults": dict(score.faults.most_common()),
         "traces": dict(sorted(score.traces.items())),
+        "places": dict(sorted(score.places.items())),
         "failures": [
             {
                 "seed": failure.seed,
                 "findings": list(map(str, failure.findings)),
-                "replay": replay_line(failure.seed, failure.nodes, failure.kind),
+                "replay": _replay(failure),
             }
             for failure in sorted(score.failures, key=lambda failure: failure.seed)
         ],
@@ -188,6 +202,11 @@ def _print(score: Score, seconds: float) -> None:
         f"{score.read:,} records read"
     )
     print("faults: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in score.faults.most_common()))
+    if score.places:
+        missed = [place for place in PLACES if not score.places[place]]
+        print(f"rare paths: {len(PLACES) - len(missed)} of {len(PLACES)} places reached")
+        for place in missed:
+            print(f"  never reached: {place} ({PLACES[place]})")
     if not score.failures:
         print("no law was broken")
         return
@@ -197,7 +216,7 @@ def _print(score: Score, seconds: float) -> None:
         print("\n".join(f"  {line}" for line in failure.story[-STORY_TAIL:]))
         for finding in failure.findings:
             print(f"BROKEN {finding}")
-        print(replay_line(failure.seed, failure.nodes, failure.kind))
+        print(_replay(failure))
 
 
 @contextlib.contextmanager
@@ -233,7 +252,7 @@ def _reporter() -> Callable[[Score, float], None]:
     def advance(score: Score, seconds: float) -> None:
         nonlocal reported_s, reported_failures
         for failure in score.failures[reported_failures:]:
-            print(f"BROKEN {failure.findings[0]}", replay_line(failure.seed, failure.nodes, failure.kind), sep="\n")
+            print(f"BROKEN {failure.findings[0]}", _replay(failure), sep="\n")
         reported_failures = len(score.failures)
         if seconds - reported_s >= REPORT_S:
             reported_s = seconds

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base import rare
 from kraft_node.base.long_answers import answer_later
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.session import ROWS, FetchSession
@@ -31,6 +32,8 @@ STEP: Final = ROWS // 5
 
 def is_large(request: Any, session: FetchSession, *, is_judged: bool) -> bool:
     """Whether so many partitions are named, or may have news, that the fetch must run in turns."""
+    if rare.takes("request in pieces"):
+        return True
     rows = len(session.ready)
     for topic in request.topics:
         rows += len(topic.partitions) + 1

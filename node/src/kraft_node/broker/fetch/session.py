@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from kraft_node.base import rare
 from kraft_node.base.env import Rng
 from kraft_node.broker.fetch.evictable import Evictable
 from kraft_node.partition.table import PartitionKey
@@ -266,6 +267,9 @@ class SessionCache:
     def resume(self, session_id: int, epoch: int, *, by_topic_id: bool, now_ms: int) -> FetchSession | ErrorCode:
         """The session of an incremental request, with its epoch increased; or the error code for the request."""
         session = self._sessions.get(session_id)
+        if session is not None and rare.takes("session evicted"):
+            self.close(session_id)
+            session = None
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != epoch:

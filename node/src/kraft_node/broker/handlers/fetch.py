@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base import rare
 from kraft_node.base.turns import Turns
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.large import FirstRead, LargeFetch, is_large, rounds
@@ -173,6 +174,8 @@ class FetchHandler:
 
     def may_wait(self) -> bool:
         """Whether another fetch may wait."""
+        if rare.takes("fetch cannot wait"):
+            return False
         if len(self.waiting) < WAITING_MAX:
             return True
         now_ms = self.clock.monotonic_ms()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base import rare
 from kraft_node.partition.acks import ACKS_ALL, Appended, when_acknowledged
 from kraft_protocol.errors import ErrorCode
 
@@ -39,7 +40,7 @@ class WaitingProduce:
         self.response = response
         self.pending: set[_PendingAck] = set()
         self.timer: Timer | None = None
-        if len(handler.waiting) >= WAITING_MAX:
+        if len(handler.waiting) >= WAITING_MAX or rare.takes("produce cannot wait"):
             for _, row in unreplicated:
                 _fail(row, ErrorCode.REQUEST_TIMED_OUT)
             ctx.respond(response)

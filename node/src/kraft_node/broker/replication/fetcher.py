@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base import rare
 from kraft_node.base.turns import Turns
 from kraft_node.broker.replication.out_of_range import Reposition
 from kraft_node.broker.replication.taking import ROW_COST, STEP, parts
@@ -198,7 +199,7 @@ class Fetcher:
             replica_state=FetchRequest.ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
             max_wait_ms=settings.wait_ms,
             min_bytes=settings.min_bytes,
-            max_bytes=settings.response_max_bytes,
+            max_bytes=1 if rare.takes("follower fetch small") else settings.response_max_bytes,
             session_id=session.id,
             session_epoch=session.epoch,
             topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()],

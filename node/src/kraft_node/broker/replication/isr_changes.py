@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base import rare
 from kraft_node.partition.leadership import RECOVERED, Proposal
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import AlterPartitionRequest as Request
@@ -76,7 +77,8 @@ class IsrChanges:
     def _send_some(self, sent: dict[tuple[Any, int], tuple[Partition, Proposal]]) -> None:
         topics: dict[Any, list[Any]] = {}
         own_epoch = self._broker_epoch()
-        for partition, proposal in list(self._pending.items())[:REQUEST_MAX]:
+        limit = 1 if rare.takes("one proposal") else REQUEST_MAX
+        for partition, proposal in list(self._pending.items())[:limit]:
             del self._pending[partition]
             if partition.lead is None or partition.lead.proposal is not proposal:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
+from kraft_node.base import rare
 from kraft_protocol.records.batch import LOG_OVERHEAD
 
 Part: TypeAlias = tuple[memoryview, int]
@@ -23,7 +24,7 @@ def parts(records: memoryview, first: int) -> Iterator[Part]:
     A part has at least one batch. Bytes that are not whole batches are in the last part.
     """
     begin = position = cost = 0
-    limit = first
+    limit = 1 if rare.takes("follower step small") else first
     while position + LOG_OVERHEAD <= len(records):
         length = int.from_bytes(records[position + 8 : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
         if length <= LOG_OVERHEAD or position + length > len(records):
@@ -31,7 +32,7 @@ def parts(records: memoryview, first: int) -> Iterator[Part]:
         own = 1 + (length >> _PAGE_SHIFT)
         if cost and cost + own > limit:
             yield records[begin:position], cost
-            begin, cost, limit = position, 0, STEP
+            begin, cost, limit = position, 0, 1 if rare.takes("follower step small") else STEP
         cost += own
         position += length
     yield records[begin:], cost

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base import rare
 from kraft_node.log.compaction.choice import Dirt, look
 from kraft_node.log.compaction.cleaning import KEYS_MAX, STOPPED, Cleaning, Steps, Work
 from kraft_node.log.compaction.figures import Figures, PassFigures
@@ -25,6 +26,8 @@ logger = logging.getLogger("kraft_node.log")
 UNLIMITED: Final = float("inf")
 PAUSE_MIN_MS: Final = 10
 """A pass pauses if it is ahead of the allowed rate by at least this time."""
+FEW_KEYS: Final = 5
+"""Room of the map of a pass on a rare path."""
 
 
 class Cleaner:
@@ -104,7 +107,8 @@ class Cleaner:
     def _begin(self, log: Log, dirt: Dirt, now_ms: int) -> None:
         taken = self.running.values()
         self.running[log.name] = next(lane for lane in range(len(taken) + 1) if lane not in taken)
-        cleaning = Cleaning(log, dirt.first_dirty, now_ms, self.keys_max)
+        keys_max = min(FEW_KEYS, self.keys_max) if rare.takes("key map small") else self.keys_max
+        cleaning = Cleaning(log, dirt.first_dirty, now_ms, keys_max)
         self._dirty_bytes[log.name] = dirt.dirty_bytes
         self._go_on(_Pass(log, cleaning, self._env.clock.monotonic_ms()))
 

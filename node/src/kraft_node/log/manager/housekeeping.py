@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from kraft_node.base import rare
 from kraft_node.base.env import Timer
 from kraft_node.log import flushing, names
 from kraft_node.log.checkpoints.offsets import column_of, offset_in
@@ -64,9 +65,9 @@ class Housekeeping:
 
     def start(self) -> None:
         """Start the work that needs no topic configuration."""
-        manager, timing = self._manager, self._manager.timing
-        self._every("checkpoints", timing.checkpoint_ms, manager.checkpoint_all, timing.initial_delay_ms)
-        self._every("high-watermarks", timing.high_watermark_checkpoint_ms, manager.checkpoint_all)
+        timing = self._manager.timing
+        self._every("checkpoints", timing.checkpoint_ms, self._checkpoint, timing.initial_delay_ms)
+        self._every("high-watermarks", timing.high_watermark_checkpoint_ms, self._checkpoint)
         self._every("producers", timing.producer_check_ms, self._check_producers)
         self._every("cleaner", timing.cleaner_backoff_ms, self._clean)
         self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
@@ -93,6 +94,10 @@ class Housekeeping:
         if timer is not None:
             timer.cancel()
         self._every("cleaner", self._manager.timing.cleaner_backoff_ms, self._clean)
+
+    def _checkpoint(self) -> None:
+        if not rare.takes("checkpoint late"):
+            self._manager.checkpoint_all()
 
     def checkpoint_soon(self) -> None:
         """A log was removed: write the checkpoints without it."""

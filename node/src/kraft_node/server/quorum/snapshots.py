@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kraft_node.base import rare
 from kraft_node.metadata.snapshot_writer import SnapshotWriting
 from kraft_node.raft import events
 from kraft_node.raft.log_view import SnapshotId
@@ -69,7 +70,8 @@ class SnapshotKeeper:
         driver = self._driver
         if self._stopped or driver.image.offset < 0:
             return
-        if self.policy.is_due(self.new_bytes, driver.env.clock.monotonic_ms() - self._last_ms):
+        is_due = self.policy.is_due(self.new_bytes, driver.env.clock.monotonic_ms() - self._last_ms)
+        if is_due or rare.takes("quorum snapshot"):
             self.take()
 
     def take(self) -> None:

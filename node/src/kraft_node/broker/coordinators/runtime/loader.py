@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.base import rare
 from kraft_node.broker.coordinators.runtime.machine import NewerRecordError
 from kraft_node.broker.coordinators.runtime.shard import Phase
 from kraft_node.log.errors import is_shortage
@@ -53,7 +54,8 @@ class Loader:
         if self._shard.phase is not Phase.LOADING:
             return  # resigned meanwhile
         try:
-            steps = sum(1 for _ in islice(self._work, RECORDS_A_TURN))
+            limit = 1 if rare.takes("coordinator load short") else RECORDS_A_TURN
+            steps = sum(1 for _ in islice(self._work, limit))
         except Exception as error:  # for any exception: the partition must not seem to be loading without end
             is_closed = isinstance(error, KafkaError) and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             if is_closed or is_shortage(error) or is_shortage(error.__cause__):
@@ -64,7 +66,7 @@ class Loader:
             else:
                 self._done(error)
             return
-        if steps == RECORDS_A_TURN:
+        if steps == limit:
             self._shard.scheduler.call_soon(self._turn)
             return
         level = logging.INFO if self._records else logging.DEBUG
@@ -77,7 +79,8 @@ class Loader:
         offset = store.start_offset(shard.partition) if self._offset is None else self._offset
         shard.high_watermark_moved(store.high_watermark(shard.partition))
         while offset < store.end_offset(shard.partition):
-            piece = bytes(store.read(shard.partition, offset, READ_BYTES))
+            size = 1 if rare.takes("coordinator read small") else READ_BYTES
+            piece = bytes(store.read(shard.partition, offset, size))
             next_offset = offset
             for batch in iter_headers(piece):
                 next_offset = batch.next_offset

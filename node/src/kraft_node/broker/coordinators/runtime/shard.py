@@ -14,6 +14,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
+from kraft_node.base import rare
 from kraft_node.base.calls import call_each
 from kraft_node.broker.coordinators.runtime.batch import OpenBatch, size_of
 from kraft_node.broker.coordinators.runtime.machine import (
@@ -200,7 +201,7 @@ class RuntimeShard(Generic[MachineT]):
         size = size_of(encoded) if lingers else 0
         if not lingers or size > room:
             return self._write_now(planned, encoded, done)
-        if self._batch is None or self._batch.size + size <= room:
+        if self._batch is None or (self._batch.size + size <= room and not rare.takes("coordinator batch full")):
             return self._collect(planned, encoded, size, done)
         if not self._append_batch():
             done(_away(self))
