@@ -58,6 +58,17 @@ def three_secured(server: str, folder: Path, **overrides: str) -> Iterator[Acces
 
 
 @contextmanager
+def one_secured(server: str, folder: Path, overrides: dict[str, str]) -> Iterator[tuple[str, Access]]:
+    """One combined node, with TLS and SASL, too. Yields the bootstrap server of its plain listener, and the access."""
+    members = Members(folder / "cluster", controllers=(server,), brokers=(), combined=True, overrides=overrides)
+    access = secure(members, folder)
+    try:
+        yield members.start().bootstrap, access
+    finally:
+        members.stop()
+
+
+@contextmanager
 def five_proxied(server: str, folder: Path, toxiproxy: Path, *, secured: bool = False) -> Iterator[Path]:
     """Five combined nodes in five racks, behind a toxiproxy. Yields a folder with a program `docker`, which stops and
     starts them: `docker compose stop kafka-2`.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-GO_RESULT = re.compile(r"^--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
+GO_RESULT = re.compile(r"^( *)--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
 
 
 OUTCOMES = Path(__file__).with_name("outcomes.toml")
@@ -34,10 +34,13 @@ class Results:
     failed: dict[str, str] = field(default_factory=dict)
     """Name to the end of the output."""
 
-    def read_go(self, output: str) -> Results:
-        """Add the results in the output of a Go test program."""
+    def read_go(self, output: str, *, methods: bool = False) -> Results:
+        """Add the results in the output of a Go test program. `methods`: the suite has its tests as methods, which Go
+        reports as parts of one test."""
         for found in GO_RESULT.finditer(output):
-            outcome, name = found.groups()
+            indent, outcome, name = found.groups()
+            if indent and not (methods and name.count("/") == 1):
+                continue
             if outcome == "PASS":
                 self.passed.append(name)
             elif outcome == "SKIP":
