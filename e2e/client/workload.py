@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 STOP = "/tmp/stop"
@@ -74,16 +74,26 @@ class Producing:
                 "reconnect.backoff.max.ms": 500,
                 "socket.connection.setup.timeout.ms": 3000,
                 "topic.metadata.refresh.interval.ms": 10_000,
+                "error_cb": self._note_fatal,
             },
             logger=logger,
         )
+
+    def _note_fatal(self, error: KafkaError) -> None:
+        """librdkafka gives up, for example if records time out that it cannot leave out of a batch to send again."""
+        if error.fatal():
+            self.failed.insert(0, f"the producer ends: {error.str()}")
 
     def run(self) -> None:
         """Send at the rate until the file exists; then wait until every record is acknowledged or has failed."""
         began, count = time.monotonic(), 0
         self._last = began
         while not os.path.exists(STOP):
-            self._one(count % self.partitions)
+            try:
+                self._one(count % self.partitions)
+            except KafkaException as error:  # fatal: `_note_fatal` has the reason
+                self.failed.insert(0, str(error))
+                break
             count += 1
             ahead = count / self.rate - (time.monotonic() - began)
             self._producer.poll(max(0.0, ahead))

@@ -50,6 +50,10 @@ SERVER_S: Final = 270
 """A watch ends after this many seconds and then continues. The API server accepts whole seconds only."""
 SILENCE_S: Final = 75.0
 """A watch without an event for this many seconds is dead, because the API server sends a bookmark every minute."""
+EXIT_S: Final = 28.0
+"""kopf ends the process this many seconds after it began to end. If a watch fails for good, kopf ends, and some of its
+tasks can survive their cancellation; by its own default it then waits ten minutes. `Operator.stop` takes 25 s at most.
+"""
 
 
 TOLD_S: Final = 1.0
@@ -237,6 +241,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.peering.standalone = True
     settings.networking.connect_timeout = 10
     settings.networking.trust_env = True
+    settings.process.ultimate_exiting_timeout = EXIT_S
     settings.watching.server_timeout = SERVER_S
     settings.watching.client_timeout = SERVER_S + 30
     settings.watching.inactivity_timeout = SILENCE_S

@@ -70,6 +70,8 @@ class ApiServer:
         self.watches: list[dict[str, str]] = []
         """The parameters of each watch that has begun, with `kind`."""
         self.refuse: Callable[[str, Where], int | None] = lambda *_: None
+        self.spoilt: set[str] = set()
+        """Kinds whose watches report an error that no client can continue after, at their next event or bookmark."""
         self._version = 1
         self._oldest = 1
         self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
@@ -216,6 +218,9 @@ class ApiServer:
                 await say("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
                 return
             changed = self._changed
+            if where.kind in self.spoilt:
+                await say("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError", "message": "spoilt"})
+                return
             newer = list(itertools.takewhile(lambda one: one.version > since, reversed(self._events)))  # noqa: B023
             for event in reversed(newer):
                 since = event.version
