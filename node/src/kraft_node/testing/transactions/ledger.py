@@ -90,6 +90,8 @@ class Ledger:
         """The offsets up to which records may have been deleted."""
         self.found: dict[GroupPartition, set[int]] = defaultdict(set)
         """Committed offsets that clients have read."""
+        self.version_asked_ms = float("-inf")
+        """When another transaction.version was last requested."""
         self._begun: dict[str, list[_Begun]] = defaultdict(list)
         """By transactional id."""
         self._owners: dict[tuple[int, int], str] = {}

@@ -31,6 +31,8 @@ END_OLD, END_NEW = 4, 5
 COMMIT_OLD, COMMIT_NEW = 4, 5
 SOON_MS: Final = 20.0
 """The pause after CONCURRENT_TRANSACTIONS: markers are being written."""
+VERSION_KNOWN_MS: Final = 5_000.0
+"""After this time every broker knows a changed transaction.version."""
 ROUNDS_MAX: Final = 12
 """How often batches are sent before the producer gives up its transaction."""
 
@@ -75,6 +77,8 @@ class ProducerProcess:
         self._by_id = by_id
         self._rng = session.world.rng
         self._transaction_version = 0
+        self._learned_ms = 0.0
+        """When the version was learned."""
         self._producer_id = self._epoch = -1
         self._sequences: dict[tuple[str, int], int] = {}
         self._count = 0
@@ -161,6 +165,7 @@ class ProducerProcess:
         if answer is not None and answer.error_code == ErrorCode.NONE:
             levels = {row.name: row.max_version_level for row in answer.finalized_features}
             self._transaction_version = levels.get(TRANSACTION_VERSION, 0)
+            self._learned_ms = self.session.world.now_ms
 
     @property
     def is_initialized(self) -> bool:
@@ -381,8 +386,10 @@ class ProducerProcess:
             if commit or bumps:
                 raise Fenced(f"end: {code.name}")
         elif code:
-            # A coordinator that aborts an old transaction bumps the epoch once, which does not fence this request.
-            by_whom = (ErrorCode.INVALID_PRODUCER_ID_MAPPING,) if bumps and self.is_newest else FENCED
+            # A coordinator that aborts an old transaction bumps the epoch once, which does not fence this request. But
+            # the cluster may have gone back to an earlier transaction.version that the producer does not know yet.
+            is_level = self.ledger.version_asked_ms < self._learned_ms - VERSION_KNOWN_MS
+            by_whom = (ErrorCode.INVALID_PRODUCER_ID_MAPPING,) if bumps and self.is_newest and is_level else FENCED
             self.session.expect(code, *by_whom, what="end of a transaction")
             raise Fenced(f"end: {code.name}")
         else:

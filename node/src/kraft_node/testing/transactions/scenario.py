@@ -137,7 +137,8 @@ class TransactionScenario(ClusterScenario):
         if self._erases:
             self.operators.append(Eraser(cluster, ledger, "eraser", (ERASED, 0)))  # type: ignore[arg-type]
         if rng.random() < CHANGED_SHARE:
-            self.operators.append(TransactionVersionOperator(cluster, "v1", random.Random(f"changes of {world.seed}")))
+            changes = random.Random(f"changes of {world.seed}")
+            self.operators.append(TransactionVersionOperator(cluster, ledger, "v1", changes))
         if rng.random() < 0.4:
             self.operators.append(ReassignmentOperator(cluster, "o0", [*self.partitions, (STATE, 0), (OFFSETS, 0)]))
         if cluster.dynamic:

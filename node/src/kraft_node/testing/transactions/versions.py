@@ -11,13 +11,15 @@ if TYPE_CHECKING:
     import random
 
     from kraft_node.testing.machine import SimCluster
+    from kraft_node.testing.transactions.ledger import Ledger
 
 
 class TransactionVersionOperator(FeaturesOperator):
     """Sends requests through brokers, as Kafka's tool does."""
 
-    def __init__(self, cluster: SimCluster, name: str, rng: random.Random) -> None:
+    def __init__(self, cluster: SimCluster, ledger: Ledger, name: str, rng: random.Random) -> None:
         super().__init__(cluster, name, rng, 0)
+        self._ledger = ledger
 
     async def run(self) -> None:
         """Request any supported level every 0.5 to 4.5 seconds until stopped; refusals are allowed."""
@@ -25,4 +27,5 @@ class TransactionVersionOperator(FeaturesOperator):
         while not self.stopping:
             await self.session.sleep(500 + rng.random() * 4000)
             level = rng.randint(0, SUPPORTED_RANGES[TRANSACTION_VERSION].max_level)
+            self._ledger.version_asked_ms = self.session.world.now_ms
             await self._update(TRANSACTION_VERSION, level, rng.choice((UPGRADE, SAFE_DOWNGRADE)))
