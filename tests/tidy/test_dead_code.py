@@ -44,6 +44,7 @@ CALLED_BY_LIBRARIES = {
     "behind_latest": "users: docs/pipeline.md",
     "MetadataFrames": "users: docs/explanation/archive.md",
     "emit": "logging",
+    "_missing_": "enum",
 }
 """Name -> what calls it."""
 

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """The number of an error in the protocol."""
+    """The number of an error in the protocol. A number of a later release is UNKNOWN_SERVER_ERROR, as in Kafka."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -144,6 +144,18 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
+
+
+_KNOWN: Final = frozenset(ErrorCode)
+
+
+def error_name(code: int) -> str:
+    """The name of an error code; `error 200` for the number of a later release."""
+    return ErrorCode(code).name if code in _KNOWN else f"error {code}"
 
 
 RETRIABLE = frozenset(

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
-from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError, error_name
 from kraft_protocol.wire.messages import CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class AutoTopics:
                 log.warning(
                     "topic was not created name=%s error=%s message=%s",
                     topic.name,
-                    ErrorCode(topic.error_code).name,
+                    error_name(topic.error_code),
                     topic.error_message,
                 )
 

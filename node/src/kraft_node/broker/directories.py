@@ -15,7 +15,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import KafkaError, error_name
 from kraft_protocol.ids import DIRECTORY_UNASSIGNED, Uuid
 from kraft_protocol.wire.messages import AssignReplicasToDirsRequest as Request
 
@@ -127,4 +127,4 @@ def _problem(answer: Any) -> str | None:
     """The error of an answer as text; None for a success."""
     if isinstance(answer, OSError | KafkaError):
         return str(answer)
-    return ErrorCode(answer.error_code).name if answer.error_code else None
+    return error_name(answer.error_code) if answer.error_code else None

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.metadata.snapshot_state import add_snapshot_end
-from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import KafkaError, error_name
 from kraft_protocol.ids import Uuid, random_uuid
 from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 
@@ -353,4 +353,4 @@ def _problem(answer: Any) -> str | None:
     """Why an answer is not a success."""
     if isinstance(answer, KafkaError | OSError):
         return str(answer)
-    return ErrorCode(answer.error_code).name if answer.error_code else None
+    return error_name(answer.error_code) if answer.error_code else None

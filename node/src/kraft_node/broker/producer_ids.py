@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.calls import call_each
-from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError, error_name
 from kraft_protocol.wire.messages import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
@@ -103,5 +103,5 @@ def _problem(answer: Any) -> str | None:
     if isinstance(answer, OSError | KafkaError):
         return str(answer)
     if answer.error_code:
-        return ErrorCode(answer.error_code).name
+        return error_name(answer.error_code)
     return None if answer.producer_id_len > 0 else "an empty block"

@@ -71,12 +71,9 @@ def _describe(client: NodeClient, args: argparse.Namespace, *, fenced: bool = Fa
 
 def _check(response: Any) -> None:
     if response.error_code:
-        from kraft_protocol.errors import ErrorCode
+        from kraft_protocol.errors import error_name
 
-        try:
-            name = ErrorCode(response.error_code).name
-        except ValueError:
-            name = f"error {response.error_code}"
+        name = error_name(response.error_code)
         raise ToolError(f"{name}: {response.error_message}" if response.error_message else name)
 
 

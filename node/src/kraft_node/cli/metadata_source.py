@@ -16,7 +16,7 @@ from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.log_batches import MetadataBatch, decode_batches
 from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
-from kraft_protocol.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode, error_name
 from kraft_protocol.ids import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from kraft_protocol.records.batch import whole_batches
 from kraft_protocol.records.control import ControlType
@@ -193,7 +193,7 @@ class Controllers(ImageSource):
             request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, topics=[topic])
             answer = self._connected().request(ApiKey.FETCH, request)
             if answer.error_code or not answer.responses:
-                raise ToolError(f"{self._connected().address} refused the metadata: {_name(answer.error_code)}")
+                raise ToolError(f"{self._connected().address} refused the metadata: {error_name(answer.error_code)}")
             found = answer.responses[0].partitions[0]
             if found.error_code:
                 self._follow(found, answer.node_endpoints)
@@ -223,7 +223,7 @@ class Controllers(ImageSource):
     def _follow(self, found: Any, endpoints: Any) -> None:
         """Connect to the leader that an answer names."""
         if found.error_code not in NOT_LEADER_CODES:
-            raise ToolError(f"{self._connected().address} refused the metadata: {_name(found.error_code)}")
+            raise ToolError(f"{self._connected().address} refused the metadata: {error_name(found.error_code)}")
         self._epoch = max(self._epoch, found.current_leader.leader_epoch)
         leader = [node for node in endpoints or () if node.node_id == found.current_leader.leader_id]
         if leader:
@@ -252,17 +252,10 @@ class Controllers(ImageSource):
             found = None if answer.error_code else answer.topics[0].partitions[0]
             code = answer.error_code if found is None else found.error_code
             if found is None or code:
-                raise ToolError(f"{self._connected().address} refused a snapshot: {_name(code)}")
+                raise ToolError(f"{self._connected().address} refused a snapshot: {error_name(code)}")
             part = bytes(found.unaligned_records)
             data += part
             if len(data) >= found.size or not part:
                 break
         self._load(decode_batches(data), identity.end_offset, identity.epoch)
         self._next, self._last_epoch = identity.end_offset, identity.epoch
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"

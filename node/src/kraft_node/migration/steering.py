@@ -18,7 +18,7 @@ from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.migration.claim import ControllerClaim
 from kraft_node.migration.control_requests import ControlRequests, Replicas, encoded
-from kraft_protocol.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode, error_name
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire.messages import LeaderAndIsrResponse
 
@@ -93,7 +93,7 @@ class Steering:
             if isinstance(answer, BaseException):
                 failures.append(f"broker {broker_id}: {answer}")
             elif answer.error_code:
-                failures.append(f"broker {broker_id}: {ErrorCode(answer.error_code).name}")
+                failures.append(f"broker {broker_id}: {error_name(answer.error_code)}")
             waiting.discard(broker_id)
             if not waiting:
                 done(sorted(failures))
@@ -239,7 +239,7 @@ class Steering:
         elif answer.error_code:
             if isinstance(answer, LeaderAndIsrResponse) and answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
                 self._note_stray_failure(steered)
-            self._failed(steered, ErrorCode(answer.error_code).name)
+            self._failed(steered, error_name(answer.error_code))
         else:
             for topic, partition, code in _refused_partitions(answer):
                 self.failures += 1
@@ -279,4 +279,4 @@ def _refused_partitions(answer: Any) -> Iterator[tuple[Any, int, str]]:
     rows += [(row.topic_name, row) for row in getattr(answer, "partition_errors", ())]
     for topic, row in rows:
         if row.error_code:
-            yield topic, row.partition_index, ErrorCode(row.error_code).name
+            yield topic, row.partition_index, error_name(row.error_code)

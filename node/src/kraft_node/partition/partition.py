@@ -26,7 +26,7 @@ from kraft_node.partition.listed_offsets import (
 from kraft_node.partition.surroundings import Alone, Surroundings
 from kraft_node.partition.watching import Crowd, Watcher, Watchers, added, removed
 from kraft_protocol.buffers import Buffer
-from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError, error_name
 from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
@@ -380,7 +380,7 @@ class Partition:
             if not again:
                 log.info(
                     "ISR was refused partition=%s-%d isr=%s error=%s",
-                    self.topic, self.index, proposal.isr, ErrorCode(row.error_code).name,
+                    self.topic, self.index, proposal.isr, error_name(row.error_code),
                 )  # fmt: skip
                 self._advance(0)
             return again

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.metadata.features import CONTROLLER_REGISTRATION_SUPPORTED, METADATA_VERSION, SUPPORTED_RANGES
-from kraft_protocol.errors import ErrorCode
+from kraft_protocol.errors import error_name
 from kraft_protocol.ids import random_uuid
 from kraft_protocol.wire.messages import ControllerRegistrationRequest
 
@@ -96,7 +96,7 @@ class ControllerRegistrar:
     def _answered(self, answer: Any) -> None:
         self._under_way = False
         if isinstance(answer, BaseException) or answer.error_code:
-            problem = str(answer) if isinstance(answer, BaseException) else ErrorCode(answer.error_code).name
+            problem = str(answer) if isinstance(answer, BaseException) else error_name(answer.error_code)
             log.info("controller is not registered yet id=%d reason=%s", self._node_id, problem)
         else:
             self._retry_ms = RETRY_FIRST_MS

@@ -36,10 +36,7 @@ RETRIABLE: Final = GONE | {
 
 def code_text(code: int) -> str:
     """A code as `NAME (number)`."""
-    try:
-        return f"{ErrorCode(code).name} ({code})"
-    except ValueError:
-        return f"error ({code})"
+    return f"{ErrorCode(code).name} ({code})"
 
 
 class ClientError(Exception):

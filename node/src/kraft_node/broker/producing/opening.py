@@ -95,12 +95,9 @@ def refusal(code: ErrorCode, version: int) -> BatchRefused:
         words = "Partition was not added to the transaction"
         return BatchRefused(code, words, words)
     if code in _RETRIABLE or (code == ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDING_VERSION):
-        words = (
-            "Unable to verify the partition has been added to the transaction. "
-            f"Underlying error: {ErrorCode(code).name}"
-        )
+        words = f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
         return BatchRefused(ErrorCode.NOT_ENOUGH_REPLICAS, words, words)
-    return BatchRefused(code, f"the transaction coordinator answered {ErrorCode(code).name}")
+    return BatchRefused(code, f"the transaction coordinator answered {code.name}")
 
 
 class InPlace(Asking):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base import rare
 from kraft_node.partition.leadership import RECOVERED, Proposal
-from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import KafkaError, error_name
 from kraft_protocol.wire.messages import AlterPartitionRequest as Request
 
 if TYPE_CHECKING:
@@ -135,4 +135,4 @@ class IsrChanges:
 def _problem(answer: Any) -> str | None:
     if isinstance(answer, OSError | KafkaError):
         return str(answer)
-    return ErrorCode(answer.error_code).name if answer.error_code else None
+    return error_name(answer.error_code) if answer.error_code else None

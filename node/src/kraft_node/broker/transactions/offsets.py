@@ -65,7 +65,7 @@ class OffsetTransactions:
         def answered(errors: Errors) -> None:
             code = errors.get(name, ErrorCode.NONE)
             if code:
-                words = f"the transaction coordinator of {transactional_id!r} answered {ErrorCode(code).name}"
+                words = f"the transaction coordinator of {transactional_id!r} answered {code.name}"
                 done(KafkaError(code, words))
             else:
                 done(guard)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.base.histogram import Histogram
 from kraft_node.server.monitoring.error_counts import codes_of, iterate_codes_of
-from kraft_protocol.errors import ErrorCode
+from kraft_protocol.errors import error_name
 
 if TYPE_CHECKING:
     from kraft_node.server.monitoring.error_counts import Codes
@@ -109,20 +109,12 @@ class RequestMetrics:
         )
         yield "kraft_network_request_bytes_total", "counter", [((("request", a.name),), a.bytes_in) for a in apis]
         errors = [
-            ((("request", a.name), ("error", _error_name(code))), float(count))
+            ((("request", a.name), ("error", error_name(code))), float(count))
             for a in apis
             for code, count in sorted([(0, a.successes), *a.errors.items()])
             if count
         ]
         yield prefix + "errors_total", "counter", errors
-
-
-_KNOWN: Final = frozenset(ErrorCode)
-
-
-def _error_name(code: int) -> str:
-    known = code in _KNOWN
-    return (ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR).name
 
 
 class MetricsRegistry:

@@ -24,7 +24,7 @@ from kraft_node.raft.messages import (
     VersionsRequest,
     VoteRequest,
 )
-from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError, error_name
 
 if TYPE_CHECKING:
     from kraft_node.metadata.delta import MetadataDelta
@@ -252,7 +252,7 @@ class RaftPeers:
     def _answered(self, number: int, node_id: int, response: Any) -> None:
         driver = self._driver
         if response.error_code:
-            self._note(node_id, _error_name(response.error_code))
+            self._note(node_id, error_name(response.error_code))
         else:
             self._note(node_id, None)
         try:
@@ -268,10 +268,3 @@ class RaftPeers:
         if reply is not None and reply.error == INVALID_VOTER_KEY:
             self._note(node_id, "its node id or directory differs from the voter set")
         driver.step(events.Answered(number, reply))
-
-
-def _error_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
