@@ -32,6 +32,7 @@ from kraft_node.migration.tree import paths
 from kraft_node.migration.tree.values import ZnodeError, read_controller
 from kraft_node.migration.zookeeper import ZooKeeper, ZooKeeperError
 from kraft_protocol.client.security import ClientSecurity
+from kraft_protocol.errors import error_name
 from kraft_protocol.records.batch import whole_batches
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import DescribeConfigsRequest
@@ -138,7 +139,9 @@ def _described(broker: int, client: NodeClient) -> BrokerFacts:
     resource = DescribeConfigsRequest.DescribeConfigsResource(BROKER_RESOURCE, str(broker), None)
     (answer,) = client.request(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest([resource])).results
     if answer.error_code:
-        raise ToolError(f"{client.address} does not describe itself: {answer.error_message or answer.error_code}")
+        raise ToolError(
+            f"{client.address} does not describe itself: {answer.error_message or error_name(answer.error_code)}"
+        )
     return BrokerFacts(
         {one.name: one.value for one in answer.configs},
         frozenset(one.name for one in answer.configs if one.config_source != DEFAULT_SOURCE),

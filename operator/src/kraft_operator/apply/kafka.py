@@ -11,7 +11,7 @@ from typing import Any, Final
 from kraft_operator.plan.model import steps as do
 from kraft_operator.plan.model.observed import CORDONED, THROTTLED, Quorum
 from kraft_protocol.client.aio import Address, Client, UnreachableError
-from kraft_protocol.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode, error_name
 from kraft_protocol.ids import Uuid
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import name_of
@@ -161,5 +161,5 @@ def _check(request: Any, answer: Any) -> None:
     for one in found:
         code = getattr(one, "error_code", 0)
         if code and code not in GONE:
-            message = getattr(one, "error_message", None) or f"error {code}"
+            message = getattr(one, "error_message", None) or error_name(code)
             raise RefusedError(code, f"{name_of(request.SCHEMA.api_key)}: {message}")

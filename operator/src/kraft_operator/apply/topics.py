@@ -28,7 +28,7 @@ from kraft_operator.plan.topics import (
     unseen,
 )
 from kraft_protocol.client.aio import Address, Client, UnreachableError
-from kraft_protocol.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode, error_name
 from kraft_protocol.ids import parse_uuid, uuid_text
 from kraft_protocol.wire import messages as m
 
@@ -123,7 +123,7 @@ def _hidden(name: str, operation: str, error: int) -> str:
     if error == DENIED:
         text = f"the operator may not describe the topic {name}: allow its principal the operation {operation} on it"
         return f"{text}; until then the topic is neither created, changed nor deleted"
-    return f"the cluster does not describe the topic {name} (error {error}): the operator sends the request again"
+    return f"the cluster does not describe the topic {name} ({error_name(error)}): the operator sends the request again"
 
 
 def _seen(
@@ -305,7 +305,7 @@ def _refused(declared: DeclaredTopics, plan: TopicPlan, refused: Refusals) -> di
 def _note(refused: Refusals, topic: str, result: Any, allowed: Collection[int] = ()) -> None:
     error = result.error_code
     if error and error not in allowed:
-        refused.setdefault(topic, (error, result.error_message or f"error {error}"))
+        refused.setdefault(topic, (error, result.error_message or error_name(error)))
 
 
 def status(state: TopicState, resource: Mapping[str, Any], now: str) -> dict[str, Any]:

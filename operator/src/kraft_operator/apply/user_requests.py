@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from kraft_operator.plan.users import ACLS, ALLOW, CREDENTIALS, DENY, QUOTAS, Acl, UserChange, UsersSeen
 from kraft_protocol.client.aio import Address, Client
-from kraft_protocol.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode, error_name
 from kraft_protocol.sasl.scram import ALGORITHMS, NUMBERS, salted_password
 from kraft_protocol.wire import messages as m
 
@@ -54,7 +54,7 @@ def _note_hidden(hidden: dict[str, str], view: str, error: int, message: str | N
     elif error == DENIED:
         text = f"the operator may not read {view}: allow its principal the operation {RIGHTS[view]} on the cluster"
     else:
-        text = f"the cluster does not show {view} (error {error}: {message or 'no message'})"
+        text = f"the cluster does not show {view} ({error_name(error)}: {message or 'no message'})"
     hidden[view] = text
 
 
@@ -74,7 +74,7 @@ async def _credentials(
                 infos = one.credential_infos
                 found[one.user] = {MECHANISM_OF.get(i.mechanism, str(i.mechanism)): i.iterations for i in infos}
             elif one.error_code != NO_CREDENTIAL:
-                text = f"the cluster does not show the credentials of {one.user} (error {one.error_code})"
+                text = f"the cluster does not show the credentials of {one.user} ({error_name(one.error_code)})"
                 hidden_users[one.user] = text
         for name in set(names) - {one.user for one in answer.results}:
             hidden_users[name] = f"the cluster did not answer whether {name} has credentials"
@@ -155,7 +155,7 @@ async def carry_out(
 
 def _note(refused: dict[str, str], user: str, what: str, error: int, message: str | None) -> None:
     if error:
-        refused.setdefault(user, f"the cluster refuses {what} of {user}: {message or f'error {error}'}")
+        refused.setdefault(user, f"the cluster refuses {what} of {user}: {message or error_name(error)}")
 
 
 async def _change_credentials(

@@ -31,7 +31,7 @@ from kraft_operator.plan.model.observed import (
 from kraft_operator.protocol import SOFTWARE
 from kraft_operator.specs.properties import CONTROLLER_LISTENER
 from kraft_protocol.client.aio import Address, Client, UnreachableError
-from kraft_protocol.errors import ErrorCode
+from kraft_protocol.errors import ErrorCode, error_name
 from kraft_protocol.wire import messages as m
 
 TOPIC: Final = 2
@@ -258,7 +258,7 @@ async def reported_metadata(client: Client, broker: Address, status: Address | N
     described = m.DescribeClusterRequest(endpoint_type=BROKERS, include_fenced_brokers=True)
     cluster: m.DescribeClusterResponse = await client.request(broker, described)
     if cluster.error_code:
-        raise UnreachableError(f"{broker}: DescribeCluster: {cluster.error_message or cluster.error_code}")
+        raise UnreachableError(f"{broker}: DescribeCluster: {cluster.error_message or error_name(cluster.error_code)}")
     before = await node_status(status) if status is not None else None
     request = m.MetadataRequest(topics=None, allow_auto_topic_creation=False)
     answer: m.MetadataResponse = await client.request(broker, request)
@@ -270,7 +270,9 @@ async def reported_metadata(client: Client, broker: Address, status: Address | N
     listed = m.ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
     moves: m.ListPartitionReassignmentsResponse = await client.request(broker, listed)
     if moves.error_code:
-        raise UnreachableError(f"{broker}: ListPartitionReassignments: {moves.error_message or moves.error_code}")
+        raise UnreachableError(
+            f"{broker}: ListPartitionReassignments: {moves.error_message or error_name(moves.error_code)}"
+        )
     moving = {(topic.name, one.partition_index) for topic in moves.topics for one in topic.partitions}
     versions: m.ApiVersionsResponse = await client.request(
         broker, m.ApiVersionsRequest(SOFTWARE.name, SOFTWARE.version)
@@ -310,11 +312,13 @@ async def reported_disks(client: Client, node: int, broker: Address, name_of: Ca
     values = {}
     for result in answer.results:
         if result.error_code:
-            raise UnreachableError(f"{broker}: DescribeConfigs: {result.error_message or result.error_code}")
+            raise UnreachableError(
+                f"{broker}: DescribeConfigs: {result.error_message or error_name(result.error_code)}"
+            )
         values = {config.name: config.value or "" for config in result.configs}
     found_logs: m.DescribeLogDirsResponse = await client.request(broker, m.DescribeLogDirsRequest(topics=None))
     if found_logs.error_code:
-        raise UnreachableError(f"{broker}: DescribeLogDirs: error {found_logs.error_code}")
+        raise UnreachableError(f"{broker}: DescribeLogDirs: {error_name(found_logs.error_code)}")
     found = {}
     for one in found_logs.results:
         replicas, coming = {}, set()
@@ -345,7 +349,7 @@ def _unseen(hidden: Mapping[str, int], missing: int) -> str:
     """A message about unknown partitions; empty if all partitions are known."""
     parts = []
     denied = sorted(name for name, error in hidden.items() if error == DENIED)
-    others = [f"{name} (error {error})" for name, error in sorted(hidden.items()) if error != DENIED]
+    others = [f"{name} ({error_name(error)})" for name, error in sorted(hidden.items()) if error != DENIED]
     if missing:
         parts.append(f"{missing} topics are hidden from the operator")
     if denied:
@@ -392,6 +396,6 @@ async def _configurations(
                     hidden[name] = error
             elif result.resource_type == BROKER:
                 if error:
-                    raise UnreachableError(f"{broker}: DescribeConfigs: {result.error_message or error}")
+                    raise UnreachableError(f"{broker}: DescribeConfigs: {result.error_message or error_name(error)}")
                 dynamic = {c.name: c.value or "" for c in result.configs if c.config_source == DYNAMIC_DEFAULT}
     return min_isr, dynamic, frozenset(throttled)
