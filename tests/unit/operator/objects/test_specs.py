@@ -223,7 +223,16 @@ def test_quantities_are_converted_to_bytes(text: str, number: int) -> None:
     assert as_bytes(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "Gi", "10Q", "1.2.3", "10GiB"])
+@pytest.mark.parametrize(
+    ("text", "number"), [("12e9", 12 * 10**9), ("1E3", 1000), ("1.5e+1", 15), ("5e-1", 1), ("1E", 10**18), ("7.", 7)]
+)
+def test_sizes_of_edited_claims_may_have_any_form_of_kubernetes(text: str, number: int) -> None:
+    """A claim whose size was changed to 12e9 ended every pass over its cluster."""
+    assert as_bytes(text) == number
+    assert as_bytes(".5k") == as_bytes("500000m") == as_bytes("500000000u") == 500
+
+
+@pytest.mark.parametrize("text", ["", ".", "Gi", "10Q", "1.2.3", "10GiB", "²", "e3", "1e", "1e3k", "-1", "1_0"])
 def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         as_bytes(text)
