@@ -48,6 +48,7 @@ from kraft_pipeline.archive.tables import (
     state_tables,
 )
 from kraft_pipeline.codec.arrays import fixed
+from kraft_pipeline.tables.specs.instants import unix_ms
 from kraft_pipeline.tables.specs.table_spec import SpecError
 from kraft_pipeline.tables.stores.committer import Added
 from kraft_pipeline.tables.stores.storage import Storage, open_storage
@@ -423,12 +424,12 @@ def _hash(topic_id: str) -> int:
 
 
 def microseconds(time: datetime | str | int) -> int:
-    """Microseconds since 1970, to the end of the millisecond. Raises SpecError."""
+    """Microseconds since 1970, in whole milliseconds as in records. Raises SpecError."""
     if isinstance(time, str):
         try:
-            time = int(time) if time.isdigit() else datetime.fromisoformat(time)
+            time = int(time) if time.isdecimal() else datetime.fromisoformat(time)
         except ValueError:
             raise SpecError(f"time: {time!r} is neither ISO 8601 nor milliseconds since 1970") from None
     if isinstance(time, int):
         return time * 1000
-    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000) * 1000
+    return unix_ms(time) * 1000

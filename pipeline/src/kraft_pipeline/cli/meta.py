@@ -345,15 +345,16 @@ def _counted(rows: Iterator[pa.RecordBatch], on_rows: Callable[[int], None]) -> 
 
 def milliseconds(text: str) -> int:
     """Parse a time: ISO 8601 or milliseconds. Raises ValueError."""
-    from datetime import UTC, datetime
+    from datetime import datetime
 
-    if text.isdigit():
+    from kraft_pipeline.tables.specs.instants import unix_ms
+
+    if text.isdecimal():
         return int(text)
     try:
-        when = datetime.fromisoformat(text)
+        return unix_ms(datetime.fromisoformat(text))
     except ValueError:
         raise ValueError(f"--time: {text!r} is neither ISO 8601 nor milliseconds since 1970") from None
-    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def iso(ms: int) -> str:

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,11 +179,12 @@ def _backfill(options: argparse.Namespace, given: TableSpec) -> int:
 
 def _time(text: str) -> int:
     """Milliseconds of an ISO 8601 time; UTC without an offset."""
+    from kraft_pipeline.tables.specs.instants import unix_ms
+
     try:
-        found = datetime.fromisoformat(text)
+        return unix_ms(datetime.fromisoformat(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not an ISO 8601 time") from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _stop_at_signals(runner: Runner | Fleet) -> None:

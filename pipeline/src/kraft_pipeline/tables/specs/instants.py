@@ -1,4 +1,4 @@
-"""Parses times in ISO 8601 with a zone."""
+"""Parses times in ISO 8601 with a zone; milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 INSTANT: Final = pa.timestamp("us", "UTC")
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _FRACTION: Final = re.compile(r"(\.\d{6})\d+")
 
 
@@ -21,6 +22,11 @@ def instant(text: str) -> datetime.datetime:
         return found.astimezone(datetime.UTC)
     except OverflowError:
         raise ValueError(f"{text[:40]!r} is beyond a timestamp") from None
+
+
+def unix_ms(time: datetime.datetime) -> int:
+    """Milliseconds since 1970, rounded down; UTC without a zone. A float of seconds would be a millisecond too low."""
+    return ((time if time.tzinfo else time.replace(tzinfo=datetime.UTC)) - _EPOCH) // datetime.timedelta(milliseconds=1)
 
 
 def instants(texts: pa.Array) -> Any:
