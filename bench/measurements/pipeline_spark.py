@@ -100,7 +100,7 @@ def spent(root: int, *, but: int) -> float:
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
+        if folder.name.isdecimal():
             try:
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
             except (FileNotFoundError, ProcessLookupError):

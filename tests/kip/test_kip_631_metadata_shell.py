@@ -225,6 +225,7 @@ SESSION = [
     ("cd ../image/topics/./byName", []),
     ("pwd", ["/image/topics/byName"]),
     ("cat foo/name", ["foo"]),
+    ("cat foo/²", ["cat: foo/²: No such file or directory."]),
     ("cd foo/name", ["cd: foo/name: not a directory."]),
     ("cd nowhere", ["cd: nowhere: no such directory."]),
     ("find foo/id", ["foo/id"]),

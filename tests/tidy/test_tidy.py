@@ -170,6 +170,18 @@ def test_no_file_has_unfinished_words() -> None:
     assert found == []
 
 
+def test_digits_of_a_text_are_those_that_int_accepts() -> None:
+    """`isdigit` is true for ², which `int` refuses."""
+    found = [
+        f"{p.relative_to(ROOT)}:{n}: {line.strip()}"
+        for p in _tracked("*/src/*.py")
+        if "testing" not in p.parts
+        for n, line in enumerate(p.read_text().split("\n"), 1)
+        if ".isdigit()" in line and "isascii()" not in line and p.name != "pages.py"  # of bytes
+    ]
+    assert found == []
+
+
 def test_no_file_names_a_path_of_one_machine() -> None:
     needles = ("/wo" + "rk/", "/tm" + "p/w/", "/root" + "/")
     found = [

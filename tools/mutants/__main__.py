@@ -64,7 +64,7 @@ def _seconds(text: str) -> float:
 
 def _seeds(text: str) -> tuple[str, int]:
     name, _, count = text.partition("=")
-    if name not in SIMULATORS or not count.isdigit():
+    if name not in SIMULATORS or not count.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not SIMULATOR=N with one of {', '.join(SIMULATORS)}")
     return name, int(count)
 

@@ -114,7 +114,7 @@ class Folder:
     def node_ids(self) -> list[int]:
         """The ids of all present and former nodes with a folder."""
         there = self.root / "nodes"
-        return sorted(int(path.name) for path in there.iterdir() if path.name.isdigit()) if there.is_dir() else []
+        return sorted(int(path.name) for path in there.iterdir() if path.name.isdecimal()) if there.is_dir() else []
 
     def remains(self) -> bool:
         """Whether a node has a formatted disk."""

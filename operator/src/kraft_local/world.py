@@ -203,7 +203,7 @@ class World:
     def _disks(self, node_id: int) -> list[int]:
         there = self.folder.node(node_id)
         names = [path.name.partition("-") for path in there.glob("disk-*")] if there.is_dir() else []
-        return sorted(int(number) for _, _, number in names if number.isdigit())
+        return sorted(int(number) for _, _, number in names if number.isdecimal())
 
     def _volume(self, cluster: NamedCluster, node: Node, disk: int) -> Volume | None:
         """The volumes of a disk; None if the disk does not exist, or was formatted and has lost its content."""

@@ -112,7 +112,7 @@ def _open(path: str) -> memoryview:
 def base_offset(path: str) -> int:
     """The offset in the name of a segment's file. Raises ToolError if the name has no kind."""
     stem = os.path.basename(path).split(".", 1)[0]
-    if not stem.isdigit():
+    if not stem.isdecimal():
         raise ToolError(f"{path}: the file name must be the segment's first offset")
     return int(stem)
 

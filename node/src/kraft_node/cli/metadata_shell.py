@@ -220,7 +220,7 @@ class Shell:
         self._say("/" + "/".join(self.here))
 
     def _history(self, arguments: Sequence[str]) -> None:
-        if arguments and not arguments[0].lstrip("-").isdigit():
+        if arguments and not arguments[0].lstrip("-").isdecimal():
             self._say(f"argument numEntriesToShow: could not convert '{arguments[0]}' to a number")
             return
         count = max(0, int(arguments[0])) if arguments else len(self.history)

@@ -93,7 +93,7 @@ def snapshot_name(path: str) -> tuple[int, int]:
     """End offset and epoch in a snapshot's file name; 0 and 0 for other names (bootstrap.checkpoint)."""
     stem = os.path.basename(path).removesuffix(CHECKPOINT)
     offset, _, epoch = stem.partition("-")
-    return (int(offset), int(epoch)) if offset.isdigit() and epoch.isdigit() else (0, 0)
+    return (int(offset), int(epoch)) if offset.isdecimal() and epoch.isdecimal() else (0, 0)
 
 
 class SnapshotSource(ImageSource):

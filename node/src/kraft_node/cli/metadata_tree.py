@@ -113,7 +113,7 @@ def _leaves(entries: dict[str, str]) -> ShellDirectory:
 
 def _by_number(section: Any, show: Callable[[Any], str]) -> ShellDirectory:
     def child(name: str) -> str | None:
-        found = section.get(int(name)) if name.isdigit() else None
+        found = section.get(int(name)) if name.isdecimal() else None
         return None if found is None else show(found)
 
     return ShellDirectory(lambda: [str(number) for number, _ in section.items()], child)
@@ -242,7 +242,7 @@ def _topic(topic: Any) -> ShellDirectory:
             return str(topic.name)
         if name == "id":
             return uuid_text(topic.id)
-        state = topic.partition(int(name)) if name.isdigit() else None
+        state = topic.partition(int(name)) if name.isdecimal() else None
         return None if state is None else _partition(state)
 
     return ShellDirectory(lambda: ["name", "id", *(str(number) for number, _ in topic.partitions())], child)

@@ -81,7 +81,7 @@ def standalone_voter(config: NodeConfig, new_id: Callable[[], Uuid]) -> list[Ini
 def find_metadata_version(text: str) -> MetadataVersion:
     """The version of a `--release-version`. Raises ToolError, which lists the known versions."""
     try:
-        if text.isdigit():
+        if text.isdecimal():
             raise ValueError
         return parse_metadata_version(text)
     except ValueError:

@@ -71,7 +71,7 @@ def parse_metadata_version(text: str) -> MetadataVersion:
     found = _BY_NAME.get(text)
     if found is not None:
         return found
-    if text.isdigit():
+    if text.isdecimal():
         return metadata_version(int(text))
     release = ".".join(text.split(".")[:2])
     of_release = [version for version in METADATA_VERSIONS if version.release == release]

@@ -50,7 +50,7 @@ def look(zookeeper: ZooKeeper) -> ZooKeeperView:
                     topics.append(name)
     return ZooKeeperView(
         None if cluster is None else read_cluster_id(paths.CLUSTER_ID, cluster.data),
-        frozenset(int(name) for name in ids or () if name.isdigit()),
+        frozenset(int(name) for name in ids or () if name.isdecimal()),
         assigned,
         None if progress is None else read_migration(paths.MIGRATION, progress.data),
     )
@@ -93,7 +93,7 @@ def controller_blockers(
 def read_live(zookeeper: ZooKeeper) -> frozenset[int]:
     """The brokers with a session; in ZooKeeper's lane."""
     (ids,) = zookeeper.children([paths.BROKER_IDS])
-    return frozenset(int(name) for name in ids or () if name.isdigit())
+    return frozenset(int(name) for name in ids or () if name.isdecimal())
 
 
 def strangers(image: MetadataImage, live: Collection[int]) -> dict[int, str]:

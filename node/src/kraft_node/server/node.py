@@ -288,7 +288,7 @@ class Node:
         if self.controller is not None:
             name = config.controller_listener_names[0]
             host = self._controller_addresses()[name][0]
-            is_address = ":" in host or host.replace(".", "").isdigit()
+            is_address = ":" in host or host.replace(".", "").isdecimal()
             host = host if is_address else LOOPBACK
             principal = partial(self.security.principal_at, name)
             own = LocalChannel(self.env, name, client_id, self.controller.handlers, host, principal)

@@ -113,6 +113,6 @@ def migration_of(node: Node, raft: RaftDriver, controller: Controller) -> NodeMi
 def host_and_port(key: str, text: str) -> tuple[str, int]:
     """The host and the port of `host:port`. Raises ValueError with the key."""
     host, _, port = text.strip().rpartition(":")
-    if not port.isdigit() or int(port) > PORT_MAX:
+    if not port.isdecimal() or int(port) > PORT_MAX:
         raise ValueError(f"{key} must be host:port, not {text!r}")
     return host, int(port)

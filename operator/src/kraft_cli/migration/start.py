@@ -174,7 +174,7 @@ def _by_id(files: Iterable[Path]) -> dict[int, dict[str, str]]:
     for path in files:
         properties = _properties(path)
         number = properties.get("broker.id", properties.get("node.id", ""))
-        if not number.isdigit():
+        if not number.isdecimal():
             raise failure(
                 WRONG, f"{path}: broker.id is missing; a broker that migrates needs it (meta.properties has it)"
             )

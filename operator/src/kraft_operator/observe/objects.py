@@ -92,7 +92,7 @@ def _is_ours(cluster: NamedCluster, one: Object) -> bool:
     if owners:
         return any(owner["uid"] == cluster.uid for owner in owners)
     number = metadata.get("labels", {}).get(NODE_LABEL, "")
-    return bool(number.isdigit() and metadata["name"] == cluster.node(int(number)))
+    return bool(number.isdecimal() and metadata["name"] == cluster.node(int(number)))
 
 
 def others(cluster: NamedCluster, one: Object) -> str | None:
@@ -106,7 +106,7 @@ def by_node(objects: Iterable[Object]) -> Iterable[tuple[int, Object]]:
     """Yield the node id and the object, for objects with a node label."""
     for one in objects:
         number = one["metadata"].get("labels", {}).get(NODE_LABEL, "")
-        if number.isdigit():
+        if number.isdecimal():
             yield int(number), one
 
 

@@ -51,7 +51,7 @@ def old_lasts(cluster: NamedCluster, listener: Listener) -> timedelta | None:
     config = {**defaults(cluster, ("broker",)), **cluster.spec.config}
     key = f"listener.name.{listener_name(listener).lower()}.{REAUTH}"
     text = config.get(key, config.get(REAUTH, "0")).strip()
-    milliseconds = int(text) if text.isdigit() else 0
+    milliseconds = int(text) if text.isdecimal() else 0
     return timedelta(milliseconds=milliseconds) if milliseconds else None
 
 

@@ -149,13 +149,13 @@ def _entries(path: Path) -> list[list[str]]:
 def _offsets(path: Path) -> dict[tuple[str, int], int]:
     found = {}
     for entry in _entries(path):
-        if len(entry) == 3 and entry[1].isdigit() and entry[2].isdigit():
+        if len(entry) == 3 and entry[1].isdecimal() and entry[2].isdecimal():
             found[entry[0], int(entry[1])] = int(entry[2])
     return found
 
 
 def _epochs(path: Path) -> list[tuple[int, int]]:
-    return [(int(e[0]), int(e[1])) for e in _entries(path) if len(e) == 2 and e[0].isdigit() and e[1].isdigit()]
+    return [(int(e[0]), int(e[1])) for e in _entries(path) if len(e) == 2 and e[0].isdecimal() and e[1].isdecimal()]
 
 
 def _topic_id(folder: Path) -> str:

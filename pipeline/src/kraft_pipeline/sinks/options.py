@@ -84,6 +84,6 @@ def parse_sink(options: Mapping[str, str], columns: Sequence[str]) -> SinkOption
 
 def _number(given: Mapping[str, str], name: str, default: int, most: int) -> int:
     text = given.get(name, str(default))
-    if not text.isdigit() or not 0 < int(text) < most:
+    if not text.isdecimal() or not 0 < int(text) < most:
         raise ValueError(f"option {name}: {text!r} is not a number between 0 and {most}")
     return int(text)

@@ -48,7 +48,7 @@ class Settings:
         found = []
         for server in self.bootstrap.split(","):
             host, colon, port = server.strip().rpartition(":")
-            if not colon or not host or not port.isdigit() or int(port) > 0xFFFF:
+            if not colon or not host or not port.isdecimal() or int(port) > 0xFFFF:
                 raise ValueError(f"kafka.bootstrap.servers: {server.strip()!r} is not host:port")
             found.append((host.strip("[]"), int(port)))
         return found

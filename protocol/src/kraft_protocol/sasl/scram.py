@@ -96,7 +96,7 @@ def attributes(message: str) -> dict[str, str]:
 def parse_server_first(message: bytes) -> ServerFirst:
     """Parse the server's first message. Raises ValueError."""
     found = attributes(message.decode())
-    if "r" not in found or "s" not in found or "i" not in found or "m" in found or not found["i"].isdigit():
+    if "r" not in found or "s" not in found or "i" not in found or "m" in found or not found["i"].isdecimal():
         raise ValueError("attributes are missing")
     return ServerFirst(found["r"], unbase64(found["s"]), int(found["i"]))
 

@@ -109,6 +109,6 @@ def _boolean(config: NodeConfig, key: str) -> bool:
 
 def _milliseconds(config: NodeConfig, key: str) -> int:
     text = _text(config, key) or ""
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise invalid(key, text, "Value must be at least 1")
     return int(text)

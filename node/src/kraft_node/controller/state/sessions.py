@@ -29,7 +29,7 @@ def closed_timeout_of(text: str, heartbeat_interval_ms: int, session_timeout_ms:
     """The value of CLOSED_KEY: empty for the default, 0 for the full lease. Raises ValueError."""
     if not text.strip():
         return min(int(INTERVALS * heartbeat_interval_ms), session_timeout_ms)
-    if not text.strip().isdigit():
+    if not text.strip().isdecimal():
         raise ValueError(f"{CLOSED_KEY}={text} must be a number of milliseconds, or 0 for the whole lease")
     return int(text) or session_timeout_ms
 

@@ -101,7 +101,7 @@ class UnsecuredTokens:
         self._scope_claim = options.get("unsecuredValidatorScopeClaimName", "scope")
         self._required = options.get("unsecuredValidatorRequiredScope", "").split()
         skew = options.get("unsecuredValidatorAllowableClockSkewMs", "0")
-        if not skew.isdigit():
+        if not skew.isdecimal():
             raise ValueError(f"unsecuredValidatorAllowableClockSkewMs must be milliseconds, not {skew!r}")
         self._skew_ms = int(skew)
 

@@ -45,7 +45,7 @@ class Generations:
             for file in self._storage.list(FOLDER):
                 topic, _, name = file.path.removeprefix(f"{FOLDER}/").partition("/")
                 number, _, topic_id = name.partition("-")
-                if number.isdigit():  # names of drafts begin with a dot
+                if number.isdecimal():  # names of drafts begin with a dot
                     self._known.setdefault(topic, {})[topic_id] = int(number)
         return self._known
 

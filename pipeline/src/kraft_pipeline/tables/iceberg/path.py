@@ -221,4 +221,4 @@ def _name(version: int) -> str:
 def _number(name: str) -> int:
     """The version number in a file name; 0 if it is not a metadata file."""
     digits = name.rpartition("/v")[2].removesuffix(".metadata.json")
-    return int(digits) if digits.isdigit() else 0
+    return int(digits) if digits.isdecimal() else 0

@@ -78,4 +78,4 @@ def check_expiry(uri: str, configuration: Mapping[str, str | None]) -> None:
 def _number(path: str) -> int | None:
     """The number of the batch; None for a draft."""
     number = path.rpartition("/")[2].partition("-")[0]
-    return int(number) if number.isdigit() else None
+    return int(number) if number.isdecimal() else None
