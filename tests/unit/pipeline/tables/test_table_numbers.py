@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -95,6 +96,13 @@ def test_decimals_structs_and_maps_are_types_of_fields() -> None:
     assert column(found, "deep")[1] == [("x", {"a": [1, 2]}), ("y", None)]
     with_decimals = parsed(b'{"m":1.5}', b'{"m":"2.25"}', b'{"m":1.125}', schema={"m": "decimal(5,2)"})
     assert column(with_decimals, "m") == {0: Decimal("1.50"), 1: Decimal("2.25")}
+
+
+@pytest.mark.parametrize("text", ["1_0", " 1", "1 ", "٣", "", ".", "1e", "0x1", "NaN"])
+def test_a_text_is_a_decimal_only_in_the_form_of_sql(text: str) -> None:
+    """Python's underscores, spaces and digits of other scripts were numbers. Spark and Arrow refuse them."""
+    found = parsed(json.dumps({"m": text}).encode(), b'{"m":"-1.5e+1"}', b'{"m":".5"}', schema={"m": "decimal(5,2)"})
+    assert column(found, "m") == {1: Decimal("-15.00"), 2: Decimal("0.50")}
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ _KINDS: Final = {
 }
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMALS: Final = Context(prec=76, traps=[Inexact, InvalidOperation])
 SHOWN: Final = 60
 """Characters of a value in a reason."""
@@ -198,6 +199,8 @@ def _float(value: Any, path: str, *, exact: bool) -> float:
 def _fixed(value: Any, kind: Any, path: str) -> Decimal:
     if isinstance(value, bool | list | dict):
         _misfit(value, "a number", path)
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        _rounded(value, path, str(kind))
     try:
         found = Decimal(value)
         if not found.is_finite() or (found and found.adjusted() >= kind.precision - kind.scale):
