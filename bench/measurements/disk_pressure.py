@@ -109,6 +109,8 @@ def read_all(target: Target, topic: str) -> None:
         position, end = at + 4, at + 4 + size
         while position + 61 <= end:
             base, length = struct.unpack_from(">qi", answer, position)
+            if position + 12 + length > end:
+                break  # an incomplete batch: the next fetch has all of it
             (delta,) = struct.unpack_from(">i", answer, position + 23)
             offset, position = base + delta + 1, position + 12 + length
         if offset >= high_watermark:
