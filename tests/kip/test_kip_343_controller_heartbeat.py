@@ -52,7 +52,7 @@ def test_all_brokers_are_inactive_at_first_and_are_not_shown() -> None:
     quorum = Quorum()
     quorum.register(1)
     quorum.register(2)
-    assert all(broker.fenced for broker in quorum.image.brokers.values())
+    assert {number: broker.fenced for number, broker in quorum.image.brokers.items()} == {1: True, 2: True}
     assert quorum.create("foo", partitions=1, factor=1).error_code != 0, "an inactive broker is as good as absent"
 
 

@@ -102,18 +102,14 @@ def test_gauges_count_groups_and_offsets():
 @pytest.mark.parametrize("version", range(7))
 def test_find_coordinator_returns_the_leader_of_the_groups_partition(version):
     node = Node()
-    request = FindCoordinatorRequest(key="g", key_type=0, coordinator_keys=["g"])
-    if version == 0:
-        request = FindCoordinatorRequest(key="g")
-    elif version < 4:
-        request = FindCoordinatorRequest(key="g", key_type=0)
-    else:
+    if version >= 4:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "h"])
+    else:
+        request = FindCoordinatorRequest(key="g")
     response = node.send(request, version).response
     found = response.coordinators if version >= 4 else [response]
-    assert [(f.error_code, f.node_id, f.host, f.port) for f in found] == [
-        (ErrorCode.NONE, 7, "plaintext.example", 9092)
-    ] * (2 if version >= 4 else 1)
+    here = (ErrorCode.NONE, 7, "plaintext.example", 9092)
+    assert [(f.error_code, f.node_id, f.host, f.port) for f in found] == [here] * (2 if version >= 4 else 1)
 
 
 def test_find_coordinator_creates_the_offsets_topic():

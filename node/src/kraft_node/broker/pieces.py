@@ -108,9 +108,7 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
     ApiKey.DESCRIBE_CONFIGS: Shape(("resources",), ("results",)),
     # Sent by brokers.
     ApiKey.ALTER_PARTITION: _PARTITIONS,
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: Shape(
-        ("directories", "topics", "partitions"), ("directories", "topics", "partitions")
-    ),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: _DIRECTORIES,
 }
 OLDER: Final[Mapping[ApiKey, tuple[int, Shape]]] = {
     ApiKey.OFFSET_FETCH: (8, Shape(("topics", "partition_indexes"), ("topics", "partitions"))),
