@@ -226,8 +226,9 @@ def test_report_and_plan_are_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     ]:
         assert main(["meta", "plan", str(folder), *arguments]) == 2
         assert message in capsys.readouterr().err
-    assert main(["meta", "plan", str(folder), "--brokers", "7"]) == 2
-    assert "7 is not a registered broker" in capsys.readouterr().err
+    for word in ("7", "x", ""):
+        assert main(["meta", "plan", str(folder), "--brokers", f"2,{word}"]) == 2
+        assert f"--brokers: {word!r} is not a registered broker" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

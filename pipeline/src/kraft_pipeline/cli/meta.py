@@ -290,11 +290,11 @@ def _plan(options: argparse.Namespace) -> int:
         state = state_at(_counted(rows_of(options), on_rows))
     racks = plan.racks_of(state)
     if options.brokers is not None:
-        try:
-            wanted = [int(number) for number in options.brokers.split(",")]
-            racks = {number: state.small.brokers[number]["rack"] for number in wanted}
-        except (ValueError, KeyError) as e:
-            raise SpecError(f"--brokers: {e} is not a registered broker") from None
+        wanted = [word.strip() for word in options.brokers.split(",")]
+        for word in wanted:
+            if not word.isdecimal() or int(word) not in state.small.brokers:
+                raise SpecError(f"--brokers: {word!r} is not a registered broker")
+        racks = {int(word): state.small.brokers[int(word)]["rack"] for word in wanted}
     known = _sizes(options) or {}
     for topic in options.topic or ():
         if topic not in state.small.topics.values():
