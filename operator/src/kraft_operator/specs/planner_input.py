@@ -128,7 +128,8 @@ def requests_of(annotations: Mapping[str, str]) -> tuple[tuple[ReplacementReques
     for key, text in sorted(annotations.items()):
         if not key.startswith(REPLACE):
             continue
-        node, by, *accepted = [*text.split(), *["", ""][len(text.split()) :]]
+        words = text.split()
+        node, by, *accepted = words + [""] * (2 - len(words))
         if node.isdecimal() and by in WAYS and RISKS.issuperset(accepted):
             found.append(ReplacementRequest(key.removeprefix(REPLACE), int(node), by, frozenset(accepted)))
         else:

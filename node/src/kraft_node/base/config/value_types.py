@@ -140,8 +140,7 @@ def double_text(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     size = abs(value)
     if size == 0 or 1e-3 <= size < 1e7:
-        text = repr(value)
-        return text if "e" not in text else f"{value:.20f}".rstrip("0")
+        return repr(value)
     sign = "-" if value < 0 else ""
     text = repr(size)
     two_digits = f"{size:.1e}"  # Java prints at least two digits, and the closest of several possible texts
