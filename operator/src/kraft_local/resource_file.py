@@ -87,7 +87,7 @@ def parsed(
         )
     found = [document for document in documents if document.get("kind") == KIND]
     if len(found) != 1:
-        kinds = ", ".join(str(document.get("kind")) for document in documents) or "nothing"
+        kinds = ", ".join(str(document.get("kind", "no kind")) for document in documents) or "nothing"
         raise BadResourceError(f"{where}: one {KIND} is expected, {len(found)} found (there is: {kinds})")
     others = tuple(sorted({str(document.get("kind")) for document in documents} - {KIND, TOPIC, USER}))
     cluster = _resource(found[0], where, before, cluster_id, mode)

@@ -28,13 +28,19 @@ def line(error: BaseException) -> str:
     found: list[str] = []
     at: BaseException | None = error
     while at is not None and len(found) < 5:
-        text = " ".join(_COLOURS.sub("", str(at)).split()) or type(at).__name__
+        text = " ".join(_COLOURS.sub("", _text(at)).split()) or type(at).__name__
         if not any(text in one for one in found):
             found.append(text)
         at = at.__cause__
     whole = ": ".join(found)
     half = LINE_CHARACTERS // 2
     return whole if len(whole) <= LINE_CHARACTERS else f"{whole[: half - 3]} ... {whole[-half:]}"
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

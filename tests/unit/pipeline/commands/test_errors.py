@@ -31,6 +31,16 @@ def test_a_message_is_a_line_that_ends_with_the_cause() -> None:
     assert line(ValueError()) == "ValueError"
 
 
+def test_a_message_about_a_file_begins_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as found:
+        (tmp_path / "none").read_text()
+    assert line(found.value) == f"{tmp_path}/none: No such file or directory"
+    with pytest.raises(OSError) as moved:
+        (tmp_path / "none").rename(tmp_path / "other")
+    assert line(moved.value) == f"{tmp_path}/none: No such file or directory"
+    assert line(OSError(28, "No space left on device")) == "[Errno 28] No space left on device"
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
