@@ -56,6 +56,16 @@ def test_a_broken_escape_names_its_line() -> None:
         ({"controller.quorum.voters": "2@localhost:9093"}, "the node id 1 must be included"),
         ({"listeners": "PLAINTEXT:9092"}, "cannot parse PLAINTEXT:9092"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "nonroutable"),
+        # The system takes the last 16 bits of a port: the node listened at another one.
+        (
+            {"listeners": "PLAINTEXT://:75000,CONTROLLER://:9093"},
+            "PLAINTEXT://:75000: a port is a number from 0 to 65535",
+        ),
+        ({"advertised.listeners": "PLAINTEXT://h:-1"}, "PLAINTEXT://h:-1: a port is a number from 0 to 65535"),
+        (
+            {"controller.quorum.voters": "1@localhost:75000"},
+            "Failed to parse host and port from entry 1@localhost:75000",
+        ),
     ],
 )
 def test_a_wrong_value_names_key_and_value(texts: dict[str, str], says: str) -> None:

@@ -56,13 +56,14 @@ def _parser() -> Parser:
 
 
 def _connect(args: argparse.Namespace) -> NodeClient:
-    return connect(args.bootstrap_server or args.bootstrap_controller, security_in(args.command_config))
+    servers = args.bootstrap_controller if args.bootstrap_server is None else args.bootstrap_server
+    return connect(servers, security_in(args.command_config))
 
 
 def _describe(client: NodeClient, args: argparse.Namespace, *, fenced: bool = False) -> Any:
     from kraft_protocol.wire.messages import DescribeClusterRequest
 
-    kind = _BROKERS if args.bootstrap_server else _CONTROLLERS
+    kind = _CONTROLLERS if args.bootstrap_server is None else _BROKERS
     request = DescribeClusterRequest(endpoint_type=kind, include_fenced_brokers=fenced)
     response = client.request(ApiKey.DESCRIBE_CLUSTER, request)
     _check(response)
@@ -111,7 +112,7 @@ def list_endpoints(args: argparse.Namespace) -> int:
         raise ToolError("The option --include-fenced-brokers is only supported with --bootstrap-server option")
     with _connect(args) as client:
         described = _describe(client, args, fenced=fenced)
-    kind = "broker" if args.bootstrap_server else "controller"
+    kind = "controller" if args.bootstrap_server is None else "broker"
     nodes = sorted(described.brokers, key=lambda node: node.broker_id)
     rows = [
         {

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kraft_node.base.config.listeners import PORT_MAX
 from kraft_node.cli.common import ToolError
 from kraft_node.metadata.features import (
     KRAFT_VERSION,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 FEATURES: Final = tuple(sorted(name for name in SUPPORTED_RANGES if name != METADATA_VERSION))
 _SHORT_MAX: Final = 32767
 ID_MAX: Final = 2**31 - 1
-PORT_MAX: Final = 65535
 
 
 class InitialVoter(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.config.listeners import parse_map
+from kraft_node.base.config.listeners import PORT_MAX, parse_map
 from kraft_node.base.config.zookeeper import zookeeper_settings
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.snapshots import SnapshotPolicy
@@ -92,7 +92,6 @@ def snapshot_policy(config: NodeConfig) -> SnapshotPolicy:
     )
 
 
-PORT_MAX: Final = 65_535
 GUARD_KEY: Final = "quorum.empty.disk.guard"
 """Whether a voter without a quorum-state must not vote (`raft.membership.amnesia`)."""
 HTTP_KEY: Final = "http.listener"

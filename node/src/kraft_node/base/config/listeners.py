@@ -12,6 +12,8 @@ from kraft_node.base.config.value_types import trim
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Security protocols and their ids in registration records."""
 
+PORT_MAX: Final = 65_535
+
 NON_ROUTABLE: Final = "0.0.0.0"  # noqa: S104  (the address that must not be advertised)
 
 _LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
@@ -79,7 +81,7 @@ class ConfiguredVoter:
 def parse_host_port(text: str) -> tuple[str, int] | None:
     """Parse `host:port`, `[v6]:port` or `name://host:port`. Returns None for any other text."""
     match = _HOST_PORT.fullmatch(text)
-    return (match[1], int(match[2])) if match and int(match[2]) < 1 << 31 else None
+    return (match[1], int(match[2])) if match and int(match[2]) <= PORT_MAX else None
 
 
 def parse_voters(entries: Iterable[str]) -> list[ConfiguredVoter]:
@@ -174,15 +176,18 @@ def parse_endpoints(
 ) -> list[ConfiguredListener]:
     """Parse `listeners` or `advertised.listeners`.
 
-    Raises ConfigError if an entry is not `NAME://host:port`, has no security protocol or repeats a name. With
-    `distinct_ports`, two listeners may share a port only if one has an IPv4 address and the other an IPv6 address.
+    Raises ConfigError if an entry is not `NAME://host:port`, has no security protocol, repeats a name, or has a port
+    out of range (Kafka fails later for it). With `distinct_ports`, two listeners may share a port only if one has an
+    IPv4 address and the other an IPv6 address.
     """
     shown = ",".join(listeners)
     endpoints: list[ConfiguredListener] = []
     for listener in listeners:
         match = _LISTENER.fullmatch(listener)
-        if not match or not -(1 << 31) <= int(match[3]) < 1 << 31:
+        if not match:
             raise ConfigError(f"Error creating broker listeners from '{shown}': cannot parse {listener}", key)
+        if not 0 <= int(match[3]) <= PORT_MAX:
+            raise ConfigError(f"{key}: {listener}: a port is a number from 0 to {PORT_MAX}", key)
         name = match[1].upper()
         if name not in protocols:
             raise ConfigError(
