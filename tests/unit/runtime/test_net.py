@@ -301,6 +301,25 @@ def test_a_port_in_use_is_named(real: RealEnv) -> None:
     listener.close()
 
 
+def test_a_name_with_addresses_of_both_families_is_listened_on_by_its_ipv4_address(
+    real: RealEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Java. On a machine where localhost is ::1, too, a node with this listener refused clients of 127.0.0.1."""
+
+    def getaddrinfo(*_: Any, **__: Any) -> list[Any]:
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    listener = real.env.net.listen("localhost", 0, Peer)
+    monkeypatch.undo()
+    with socket.create_connection(("127.0.0.1", listener.port)):
+        pass
+    listener.close()
+
+
 def test_every_address_is_listened_on_without_a_host(real: RealEnv) -> None:
     seen: list[str] = []
 

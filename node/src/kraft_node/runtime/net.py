@@ -431,7 +431,8 @@ class SocketNet:
         """New connections with this or a higher descriptor are refused: logs must continue even with many clients."""
 
     def listen(self, host: str, port: int, accept: Callable[[Transport], Receiver]) -> SocketListener:
-        """Bind and listen. An empty `host` means all addresses of this machine, v4 and v6."""
+        """Bind and listen. An empty `host` means all addresses of this machine, v4 and v6. Of a name's addresses, the
+        first IPv4 address counts, as in Java."""
         where = host or "::"
         # As bytes, because a text would load the tables of international names: most of a megabyte.
         name = where.encode() if where.isascii() else where
@@ -440,7 +441,8 @@ class SocketNet:
         except OSError as e:
             raise OSError(e.errno, f"cannot resolve {where}: {e.strerror}") from None
         try:
-            sock = self._bound(found[0][0], found[0][4], dual=not host)
+            family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+            sock = self._bound(family, address, dual=not host)
         except OSError:
             if host:
                 raise
