@@ -383,7 +383,8 @@ def _interact(shell: Shell) -> None:
 
         readline.set_completer_delims(" \t\n")
         readline.set_completer(complete)
-        readline.parse_and_bind("tab: complete")
+        is_libedit = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
     shell.talk(input)
 
 
