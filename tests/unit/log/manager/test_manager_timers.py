@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.log.compaction.key_map import KEY_BYTES
 from kraft_node.log.config import make_config
+from kraft_node.log.manager.housekeeping import Housekeeping
+from kraft_node.log.manager.log_manager import LogManager
 from kraft_node.log.manager.timing import Timing
 from tests.unit.log.node import COMBINED, ID, Node
 from tests.unit.log.world import NOW, batch, values
@@ -90,6 +96,30 @@ def test_producers_expire_by_age_but_never_within_a_transaction() -> None:
     node.manager.reconfigure(config)
     node.rest(5_000)
     assert [producer.producer_id for producer in log.producers.active()] == [1]
+
+
+@pytest.mark.parametrize("period_ms", [0, -1])
+def test_periods_of_zero_do_not_occupy_the_loop(monkeypatch: pytest.MonkeyPatch, period_ms: int) -> None:
+    """Checkpoints were written in each turn of the loop. In Kafka's scheduler, a task without a period runs once."""
+    timing = Timing()
+    timing.checkpoint_ms = timing.high_watermark_checkpoint_ms = timing.initial_delay_ms = period_ms
+    timing.cleaner_backoff_ms = 0
+    calls: Counter[str] = Counter()
+
+    def counted(name: str, most: int) -> Callable[[Any], None]:
+        def work(_: Any) -> None:
+            calls[name] += 1
+            assert calls[name] <= most, name
+
+        return work
+
+    monkeypatch.setattr(LogManager, "checkpoint_all", counted("checkpoints", 2))
+    monkeypatch.setattr(Housekeeping, "_clean", counted("cleaner", 100))
+    node = Node()
+    node.start(None, timing)
+    node.rest(90)
+    assert calls["checkpoints"] == 2
+    assert calls["cleaner"] >= 80, "a compaction may follow another without a pause"
 
 
 def test_the_cleaner_adapts_to_its_configuration_at_once() -> None:

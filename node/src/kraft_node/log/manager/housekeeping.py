@@ -69,7 +69,7 @@ class Housekeeping:
         self._every("checkpoints", timing.checkpoint_ms, self._checkpoint, timing.initial_delay_ms)
         self._every("high-watermarks", timing.high_watermark_checkpoint_ms, self._checkpoint)
         self._every("producers", timing.producer_check_ms, self._check_producers)
-        self._every("cleaner", timing.cleaner_backoff_ms, self._clean)
+        self._every("cleaner", max(1, timing.cleaner_backoff_ms), self._clean)
         self._every("flush", FLUSH_TICK_MS, self._flush_by_time)
 
     def topics_known(self) -> None:
@@ -93,7 +93,7 @@ class Housekeeping:
         timer = self._timers.pop("cleaner", None)
         if timer is not None:
             timer.cancel()
-        self._every("cleaner", self._manager.timing.cleaner_backoff_ms, self._clean)
+        self._every("cleaner", max(1, self._manager.timing.cleaner_backoff_ms), self._clean)
 
     def _checkpoint(self) -> None:
         if not rare.takes("checkpoint late"):
@@ -104,11 +104,13 @@ class Housekeeping:
         self._later("retired", CHECKPOINT_PAUSE_MS, self._manager.checkpoint_all)
 
     def _every(self, name: str, period_ms: int, work: Callable[[], None], first_ms: int | None = None) -> None:
+        """Without a period (0 or less) the work is done once, as by Kafka's scheduler."""
         if period_ms >= LONG_MAX:
             return
 
         def run() -> None:
-            self._later(name, period_ms, run)
+            if period_ms > 0:
+                self._later(name, period_ms, run)
             work()
 
         self._later(name, period_ms if first_ms is None else first_ms, run)
