@@ -269,7 +269,8 @@ class Lifecycle:
         self.fenced = answer.is_fenced
         if not self.fenced and self.state == BrokerState.RECOVERY:
             self._enter(BrokerState.RUNNING)
-        self._again(self._heartbeat, 0 if self._has_news else self.config.int("broker.heartbeat.interval.ms"))
+        interval_ms = max(1, self.config.int("broker.heartbeat.interval.ms"))
+        self._again(self._heartbeat, 0 if self._has_news else interval_ms)
         self.metadata_moved()
 
     # --- shutting down ---

@@ -24,7 +24,7 @@ DIRECTORY = topic_id(77)
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, interval_ms: str = "2000") -> None:
         self.loop = Loop()
         self.controller = Controller()
         self.offset = 0
@@ -39,7 +39,7 @@ class Rig:
                 "controller.quorum.voters": "1@localhost:9093",
                 "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
                 "controller.listener.names": "CONTROLLER",
-                "broker.heartbeat.interval.ms": "2000",
+                "broker.heartbeat.interval.ms": interval_ms,
                 "initial.broker.registration.timeout.ms": "60000",
             }
         )
@@ -152,6 +152,17 @@ def test_heartbeats_keep_their_interval(rig: Rig) -> None:
         assert rig.controller.sent == []
         rig.loop.run(1)
         rig.heartbeat(is_fenced=False)
+
+
+@pytest.mark.parametrize("interval_ms", ["0", "-1"])
+def test_heartbeats_without_an_interval_leave_the_loop_idle(interval_ms: str) -> None:
+    """In a combined node each answer came in the same turn of the loop, and the next heartbeat with it."""
+    rig = Rig(interval_ms)
+    running(rig)
+    rig.loop.run(0)
+    assert not rig.controller.sent
+    rig.loop.run(1)
+    rig.heartbeat(is_fenced=False)
 
 
 def test_a_failed_registration_is_tried_again_with_growing_pauses(rig: Rig) -> None:
