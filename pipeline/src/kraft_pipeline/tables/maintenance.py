@@ -90,6 +90,7 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
     """
     table, path = open_table(spec, dead_letters=dead_letters), spec.dead_letter_path if dead_letters else spec.path
     engine, storage, epoch = engine or InlineEngine(), open_storage(path, spec.storage), table.join()
+    keys = () if dead_letters else spec.keys
     revoke(table, storage, spec.app_id, epoch, 0.0)
     if not dead_letters:
         revoke_abandoned(spec)
@@ -99,7 +100,7 @@ def compact(spec: TableSpec, engine: Engine | None = None, *, dead_letters: bool
     for first in range(0, len(groups), at_once):
         work, kept = Work(storage, spec.app_id, epoch, f"{COMPACT}{uuid.uuid4().hex}"), list[str]()
         try:
-            for group, file in _merge_groups(spec, engine, table.schema(), work, groups[first : first + at_once]):
+            for group, file in _merge_groups(keys, engine, table.schema(), work, groups[first : first + at_once]):
                 _replace(table, [old.path for old in group], file)
                 kept.append(file.path)
         except ConflictError:
@@ -146,7 +147,7 @@ def settled(work: Work, kept: Collection[str]) -> None:
 
 
 def _merge_groups(
-    spec: TableSpec,
+    keys: Sequence[str],
     engine: Engine,
     columns: pa.Schema,
     work: Work,
@@ -155,20 +156,23 @@ def _merge_groups(
 ) -> list[tuple[list[Added], Added]]:
     """Merge each group into a new file, which is not committed yet. If one fails, all new files are removed."""
     try:
-        return list(zip(groups, engine.map(partial(_merge, spec, columns, work), groups), strict=True))
+        return list(zip(groups, engine.map(partial(_merge, keys, columns, work), groups), strict=True))
     except Exception:
         settle(work, ())
         raise
 
 
-def _merge(spec: TableSpec, columns: pa.Schema, work: Work, group: Sequence[Added]) -> Added:
-    """Write the rows of all files to one new file, with the types of the table. Runs on an executor."""
+def _merge(keys: Sequence[str], columns: pa.Schema, work: Work, group: Sequence[Added]) -> Added:
+    """Write the rows of all files to one new file, with the types of the table and statistics of `keys`.
+
+    Runs on an executor.
+    """
     storage = work.storage
     read = (io.BytesIO(storage.read(file.path)) for file in group)
     parts = [pq.ParquetFile(source, coerce_int96_timestamp_unit=INT96_UNIT).read() for source in read]
     schema = schemas.as_in(columns, schemas.merged(parts[0].schema, [part.schema for part in parts[1:]]))
     rows = pa.concat_tables([schemas.aligned(part, schema) for part in parts])
-    made = encoded(rows, spec.keys)
+    made = encoded(rows, keys)
     folder, slash, _ = group[0].path.rpartition("/")
     where = f"{folder}{slash}{stem(work.app, work.epoch)}{COMPACT}{uuid.uuid4().hex}.parquet"
     work.intend([where])
@@ -226,6 +230,7 @@ def _compact_beside(
     """As `compact`, but in small steps beside a run. Skips files that a batch has replaced meanwhile."""
     table = open_table(spec, dead_letters=dead_letters)
     path = spec.dead_letter_path if dead_letters else spec.path
+    keys = () if dead_letters else spec.keys
     groups = [] if table.schema() is None else list(_groups(table.live(), spec.compact_to, tier=TIER))
     merged = into = 0
     at_once = max(1, engine.parallelism // 2)
@@ -234,7 +239,7 @@ def _compact_beside(
             break
         work = Work(open_storage(path, spec.storage), spec.app_id, table.join(), f"{COMPACT}{uuid.uuid4().hex}")
         kept: list[str] = []
-        for group, file in _merge_groups(spec, engine, table.schema(), work, groups[first : first + at_once], settle):
+        for group, file in _merge_groups(keys, engine, table.schema(), work, groups[first : first + at_once], settle):
             with gate, suppress(ConflictError):
                 _replace(table, [old.path for old in group], file)
                 kept.append(file.path)

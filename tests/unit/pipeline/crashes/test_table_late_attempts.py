@@ -96,9 +96,9 @@ def test_a_merged_file_that_is_written_twice_is_removed(
     engine, works = feed.runner._caretaker._engine, list[Any]()
     merge = maintenance._merge
 
-    def seen(spec: Any, columns: Any, work: Any, group: Any) -> Any:
+    def seen(keys: Any, columns: Any, work: Any, group: Any) -> Any:
         works.append(work)
-        return merge(spec, columns, work, group)
+        return merge(keys, columns, work, group)
 
     monkeypatch.setattr(maintenance, "_merge", seen)
     monkeypatch.setattr(engine, "outlives", True, raising=False)

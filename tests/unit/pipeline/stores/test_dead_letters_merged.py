@@ -1,0 +1,33 @@
+"""Maintenance of the dead letters of a table with keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraft_pipeline.tables import maintenance
+from kraft_pipeline.tables.engines.engine import InlineEngine
+from kraft_pipeline.tables.stores.opening import open_table
+from tests.feed import Feed
+from tests.unit.pipeline.tables.test_table_changes import parsed
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("beside", [False, True])
+def test_dead_letters_of_a_table_with_keys_are_merged(tmp_path: Path, kind: str, beside: bool) -> None:
+    """Their files lack the columns of the key: from the second file on, each pass of maintenance failed."""
+    given = parsed(
+        {"format": "json"}, path=str(tmp_path / "t"), format=kind, mode="upsert", key=["id"], tombstones="0s"
+    )
+    feed = Feed(given)
+    for number in range(3):
+        feed.values(b'{"id": %d}' % number, b"no JSON")
+    letters = open_table(given, dead_letters=True)
+    assert len(letters.live()) == 3
+    if beside:
+        assert "dead letters: 3 files merged into 1" in maintenance.care(given, InlineEngine())
+    else:
+        assert maintenance.compact(given, dead_letters=True) == (3, 1)
+    (file,) = open_table(given, dead_letters=True).live()
+    assert file.rows == 3
