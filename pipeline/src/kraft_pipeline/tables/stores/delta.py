@@ -43,6 +43,9 @@ RECENT: Final = 20
 """Newest commits to read before the whole history. Each is a file, and our last commit is nearly always among them."""
 
 
+HOURS_MAX: Final = 1000 * 365 * 24
+"""The age of files that delta-rs is given at most. It panics for more than it can count."""
+
 LOADED_S: Final = 600.0
 """Seconds after which a writer no longer looks for the next commit by its name: much less than logs are retained."""
 
@@ -379,7 +382,8 @@ class DeltaTableOf:
             return 0
         with self._errors_explained():
             self._table.cleanup_metadata()  # here, because after each commit it would list the whole log
-        hours = math.ceil(older_s / 3600)  # delta-rs counts whole hours: round up, so no file goes too early
+        # delta-rs counts whole hours: round up, so no file goes too early
+        hours = min(math.ceil(older_s / 3600), HOURS_MAX)
         return len(self._table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False))
 
     def sweep(self) -> int:
