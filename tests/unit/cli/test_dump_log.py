@@ -79,6 +79,13 @@ def test_indexes_are_checked_against_their_log(tmp_path: Path, capsys: pytest.Ca
     assert "neither positive nor a multiple of 8" in capsys.readouterr().err
 
 
+def test_the_bootstrap_snapshot_is_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "bootstrap.checkpoint"
+    path.write_bytes(batch(0, b"a"))
+    assert dump(["--files", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [f"Dumping {path}", "KRaft bootstrap snapshot"]
+
+
 def test_undecodable_files_and_decoders_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("x")
@@ -204,6 +211,7 @@ def test_files_are_dumped_line_by_line_as_by_kafka(kafka: Apache, capsys: pytest
         ["--files", f"{topic}/{SEGMENT}.index,{topic}/{SEGMENT}.timeindex", "--index-sanity-check"],
         ["--files", f"{kafka.data}/__consumer_offsets-0/{SEGMENT}.log", "--offsets-decoder"],
         ["--files", f"{kafka.data}/__cluster_metadata-0/{SEGMENT}.log", "--cluster-metadata-decoder"],
+        ["--files", f"{kafka.data}/bootstrap.checkpoint", "--cluster-metadata-decoder"],
     ):
         theirs = run_java("org.apache.kafka.tools.DumpLogSegments", *arguments).stdout.decode()
         assert dump(arguments) == 0

@@ -3,8 +3,8 @@
     kafka-dump-log --files a.log,b.index [--print-data-log | --deep-iteration] [--cluster-metadata-decoder | …]
 
 The output lines are the same as in Apache Kafka 4.3.1. Differences: the exit code is 1 for unreadable files and for
-indexes that do not match their log (Kafka: 0, or a stack trace). `bootstrap.checkpoint` can be dumped under its own
-name. Only Kafka's own decoders are available, without the decoder of remote log metadata.
+indexes that do not match their log (Kafka: 0, or a stack trace). Only Kafka's own decoders are available, without the
+decoder of remote log metadata.
 """
 
 from __future__ import annotations
@@ -170,9 +170,13 @@ _SNAPSHOT_NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
 def _print_start(path: str) -> None:
+    from kraft_node.log.checkpoints import bootstrap
+
     name = os.path.basename(path)
     if not name.endswith(".checkpoint"):
         print(f"Log starting offset: {base_offset(path)}")
+    elif name == bootstrap.FILE:
+        print("KRaft bootstrap snapshot")
     elif match := _SNAPSHOT_NAME.fullmatch(name):
         print(f"Snapshot end offset: {int(match[1])}, epoch: {int(match[2])}")
 
