@@ -106,6 +106,13 @@ def test_numbers_can_be_decoded(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out.rstrip().endswith("payload: 42")
 
 
+def test_numbers_are_the_first_bytes_of_longer_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = segment(tmp_path, batch(0, struct.pack(">qq", 42, 43), b"short"))
+    with pytest.raises(ToolError, match="a value of 5 bytes is shorter than the decoder's number"):
+        dump(["--files", str(path), "--value-decoder-class", "org.apache.kafka.tools.api.LongDecoder"])
+    assert capsys.readouterr().out.rstrip().endswith("payload: 42")
+
+
 @pytest.mark.parametrize("option", ["--key-decoder-class", "--value-decoder-class"])
 def test_a_decoder_alone_prints_records(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
     path = segment(tmp_path, batch(0, b"a"))
@@ -206,6 +213,7 @@ def test_files_are_dumped_line_by_line_as_by_kafka(kafka: Apache, capsys: pytest
         ["--files", log, "--print-data-log"],
         ["--files", log, "--print-data-log", "--skip-record-metadata"],
         ["--files", log, "--max-bytes", "3000"],
+        ["--files", log, "--value-decoder-class", "org.apache.kafka.tools.api.LongDecoder"],
         ["--files", indexes],
         ["--files", f"{topic}/{SEGMENT}.index,{topic}/{SEGMENT}.timeindex", "--verify-index-only"],
         ["--files", f"{topic}/{SEGMENT}.index,{topic}/{SEGMENT}.timeindex", "--index-sanity-check"],

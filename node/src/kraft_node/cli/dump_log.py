@@ -4,7 +4,7 @@
 
 The output lines are the same as in Apache Kafka 4.3.1. Differences: the exit code is 1 for unreadable files and for
 indexes that do not match their log (Kafka: 0, or a stack trace). Only Kafka's own decoders are available, without the
-decoder of remote log metadata.
+decoder of remote log metadata. Kafka reports a gap before the first record of each later segment (`-1 is followed by`).
 """
 
 from __future__ import annotations

@@ -164,11 +164,13 @@ def _text(data: bytes) -> str:
 
 
 def _number(layout: str) -> Callable[[bytes], str]:
+    """Decode the first bytes, as Kafka does. Raises ToolError if there are too few."""
+
     def decode_number(data: bytes) -> str:
         try:
-            return str(struct.unpack(layout, data)[0])
+            return str(struct.unpack_from(layout, data)[0])
         except struct.error:
-            raise ToolError(f"a value of {len(data)} bytes does not have the size of the decoder's number") from None
+            raise ToolError(f"a value of {len(data)} bytes is shorter than the decoder's number") from None
 
     return decode_number
 
