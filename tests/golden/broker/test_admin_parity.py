@@ -84,6 +84,13 @@ def test_answers_to_describe_configs_match(pair: Pair) -> None:
         (LOGGER, ""), (METRICS, ""), (GROUP, ""), (0, "x"), (1, "x"), (3, "x"), (99, "x"), (-1, "x"),
     ):  # fmt: skip
         pair.same(describe(resource), label=str(resource))
+    pair.differs(
+        "names-of-loggers",
+        describe((LOGGER, "1")),
+        4,
+        kafka=lambda a: "kafka.server.KafkaApis" in {config.name for config in a.results[0].configs},
+        ours=lambda a: "kraft_node.broker.broker" in {config.name for config in a.results[0].configs},
+    )
     pair.same(describe((TOPIC, "a"), (TOPIC, "nope"), (TOPIC, "a")), 4)
     pair.same(DescribeConfigsRequest())
     pair.differs(
@@ -141,6 +148,8 @@ def test_answers_to_alter_configs_match(pair: Pair) -> None:
         (LOGGER, "1", [("nonsense.logger", SET, "INFO")]),
         (LOGGER, "2", [("root", SET, "INFO")]),
         (LOGGER, "", [("root", SET, "INFO")]),
+        *((LOGGER, "1", [("root", SET, level)]) for level in ("LOUD", "info", "")),
+        *((LOGGER, "1", [("root", operation, "INFO")]) for operation in (DELETE, APPEND, SUBTRACT, 9)),
         (METRICS, "m", [("interval.ms", SET, "1000")]),
         (METRICS, "m", [("interval.ms", SET, "1")]),
         (METRICS, "m", [("interval.ms", SET, "-1")]),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.config.definitions import TYPE_IDS
-from kraft_node.base.config.resources import DELETE, SET, check_altered
+from kraft_node.base.config.resources import APPEND, DELETE, OPERATIONS, SET, SUBTRACT, check_altered
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -92,11 +92,19 @@ def check_own(own: int, name: str) -> None:
 
 def _check(config: Any) -> None:
     operation, name = config.config_operation, config.name
-    if operation not in (SET, DELETE):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"operation {operation} is not allowed for loggers")
+    if operation in (APPEND, SUBTRACT):
+        word = "APPEND" if operation == APPEND else "SUBTRACT"
+        message = f"{word} operation is not allowed for the BROKER_LOGGER resource"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if operation not in OPERATIONS:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if name != ROOT and not isinstance(logging.Logger.manager.loggerDict.get(name), logging.Logger):
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if operation == DELETE and name == ROOT:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Removing the log level of the root logger is not allowed")
     if operation == SET and config.value not in _LEVELS:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {name} to {config.value}")
+        message = (
+            f"Cannot set the log level of {name} to {config.value} as it is not a supported log level. "
+            f"Valid log levels are {', '.join(sorted(_LEVELS))}"
+        )
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
