@@ -157,6 +157,10 @@ def test_answers_to_alter_configs_match(pair: Pair) -> None:
         (METRICS, "m", [("metrics", APPEND, "a")]),
         (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")]),
         (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")]),
+        *(
+            (GROUP, "g", [("share.auto.offset.reset", SET, value)])
+            for value in ("x", "none", "Latest", "", *(f"by_duration{tail}" for tail in ("", ":", ":1", ":-PT1S")))
+        ),
         (99, "x", [("a", SET, "1")]),
     )
     for kind, name, rows in cases:

@@ -126,14 +126,13 @@ def _offset_reset(name: str, value: ConfigValue) -> None:
     text = value if isinstance(value, str) else ""
     if text in ("latest", "earliest"):
         return
-    kind, colon, duration = text.partition(":")
-    if kind == "by_duration" and colon:
-        if not _DURATION.fullmatch(duration) or duration.upper().endswith("T"):
-            raise invalid(name, value, "Invalid duration provided in strategy; expected an ISO 8601 duration")
-        if "-" in duration:
-            raise invalid(name, value, "Negative duration is not supported in strategy")
-        return
-    raise invalid(name, value, "Invalid value for configuration; expected latest, earliest or by_duration:PnDTnHnMnS")
+    duration = text.removeprefix("by_duration:")
+    if duration == text or not _DURATION.fullmatch(duration) or duration.upper().endswith("T") or "-" in duration:
+        why = (
+            f"Invalid value `{text}` for configuration {name}. The value must be either 'earliest', 'latest' or of the "
+            "format 'by_duration:<PnDTnHnMn.nS>'."
+        )
+        raise invalid(name, value, why)
 
 
 def _voters(name: str, value: ConfigValue) -> None:
