@@ -200,6 +200,27 @@ def test_a_running_cluster_is_described_as_by_kafka(kafka: Apache, capsys: pytes
 
 
 @pytest.mark.peer
+def test_damaged_indexes_are_reported_as_by_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = batch(0, b"a"), batch(1, b"b")
+    segment(tmp_path, first, second)
+    index, times = tmp_path / f"{SEGMENT}.index", tmp_path / f"{SEGMENT}.timeindex"
+    sound = struct.pack(">ii", 1, len(first))
+    entries = ((1_700_000_000_000, 0), (5, 1), (4, 1), (6, 7))
+    times.write_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries))
+    for content, arguments in (
+        (sound, ["--files", str(times)]),
+        (sound, ["--files", str(times), "--verify-index-only"]),
+        (struct.pack(">ii", 0, len(first)) + sound, ["--files", str(index)]),
+    ):
+        index.write_bytes(content)
+        theirs = run_java("org.apache.kafka.tools.DumpLogSegments", *arguments)
+        assert dump(arguments) == 1
+        ours = capsys.readouterr()
+        assert ours.out == theirs.stdout.decode(), arguments
+        assert sorted(ours.err.splitlines()) == sorted(theirs.stderr.decode().splitlines()), arguments
+
+
+@pytest.mark.peer
 def test_files_are_dumped_line_by_line_as_by_kafka(kafka: Apache, capsys: pytest.CaptureFixture[str]) -> None:
     kafka.stop()
     topic = kafka.data / "t-0"

@@ -254,7 +254,7 @@ def dump_time_index(path: str, args: argparse.Namespace) -> bool:
             print(f"{path} passed sanity check.")
         return sound
     log = _open(path.removesuffix(".timeindex") + ".log")
-    problems: list[str] = []
+    problems: list[tuple[str, str]] = []
     previous = -1
     # Offsets increase in the index, so one pass over the log checks all entries.
     position = 0
@@ -265,10 +265,10 @@ def dump_time_index(path: str, args: argparse.Namespace) -> bool:
         if not args.verify_index_only:
             print(f"timestamp: {timestamp} offset: {offset}")
         previous = timestamp
-    if problems:
-        print(f"Found entries that do not fit the log in {os.path.abspath(path)}", file=sys.stderr)
-        for problem in problems[:_DAMAGE_MAX]:
-            print(f"  {problem}", file=sys.stderr)
+    for heading in (_OTHER_TIME, _OUT_OF_ORDER, _NO_BATCH):
+        lines = [line for kind, line in problems if kind == heading]
+        if lines:
+            print(f"{heading}{os.path.abspath(path)}", *lines[:_DAMAGE_MAX], sep="\n", file=sys.stderr)
     return sound and not problems
 
 
@@ -283,15 +283,21 @@ def _seek(log: memoryview, position: int, offset: int) -> int:
     return position
 
 
-def _time_problems(batch: Any, offset: int, timestamp: int, previous: int) -> list[str]:
+_OTHER_TIME: Final = "Found timestamp mismatch in :"
+_OUT_OF_ORDER: Final = "Found out of order timestamp in :"
+_NO_BATCH: Final = "The following indexed offsets are not found in :"
+
+
+def _time_problems(batch: Any, offset: int, timestamp: int, previous: int) -> list[tuple[str, str]]:
+    """Heading and line of each fault of an entry; `batch` is the first that reaches its offset."""
     if batch is None or batch.last_offset != offset:
         found = -1 if batch is None else batch.last_offset
-        return [f"Indexed offset: {offset}, found log offset: {found}"]
-    problems: list[str] = []
+        return [(_NO_BATCH, f"Indexed offset: {offset}, found log offset: {found}")]
+    problems: list[tuple[str, str]] = []
     if batch.max_timestamp != timestamp:
-        problems.append(f"Index timestamp: {timestamp}, log timestamp: {batch.max_timestamp}")
+        problems.append((_OTHER_TIME, f"  Index timestamp: {timestamp}, log timestamp: {batch.max_timestamp}"))
     if previous >= timestamp:
-        problems.append(f"Index timestamp: {timestamp}, Previously indexed timestamp: {previous}")
+        problems.append((_OUT_OF_ORDER, f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}"))
     return problems
 
 
