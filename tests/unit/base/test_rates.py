@@ -24,6 +24,14 @@ def test_missing_windows_count_as_idle() -> None:
     assert rate.throttle_ms(1000, 5) == 5_000
 
 
+@pytest.mark.parametrize("limit", [0.0, 5e-324, 1e-300])
+def test_the_pause_for_any_small_limit_fits_an_answer(limit: float) -> None:
+    """The quotient of the smallest limits is infinite: each Produce and Fetch of the client failed."""
+    rate = Rate(11, 1000)
+    rate.record(10_000, 5)
+    assert rate.throttle_ms(limit, 5) == THROTTLE_MS_MAX
+
+
 @pytest.mark.peer
 def test_rates_equal_those_of_kafkas_classes() -> None:
     rng = random.Random(3)

@@ -53,6 +53,14 @@ def test_without_a_quota_mutations_are_unbounded() -> None:
     assert rig.of("other") is UNBOUNDED
 
 
+@pytest.mark.parametrize("rate", [5e-324, 1e-300])
+def test_the_pause_for_the_smallest_rates_fits_an_answer(rate: float) -> None:
+    rig = Rig()
+    rig.limit(CLIENT, rate)
+    assert rig.refused(1) == 0
+    assert rig.refused(1) == mutation_quota.THROTTLE_MS_MAX
+
+
 def test_a_window_may_be_used_at_once_and_exceeded_by_one_change() -> None:
     rig = Rig()
     rig.limit(CLIENT, 2.0)

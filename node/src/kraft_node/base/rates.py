@@ -45,7 +45,7 @@ class Rate:
         excess = sum(sample.total for sample in self._samples) * 1000 / span_ms - limit
         if excess <= 0:
             return 0
-        return min(THROTTLE_MS_MAX, int(excess / limit * span_ms + 0.5)) if limit > 0 else THROTTLE_MS_MAX
+        return int(min(THROTTLE_MS_MAX, excess / limit * span_ms + 0.5)) if limit > 0 else THROTTLE_MS_MAX
 
     def _span_ms(self, now_ms: int) -> int:
         """The time span of the rate: since the oldest sample, but at least all windows but one."""

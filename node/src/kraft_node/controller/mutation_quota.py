@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from kraft_node.base.rates import THROTTLE_MS_MAX
 from kraft_node.metadata.client_quotas import quota_of
 from kraft_protocol.errors import ErrorCode, KafkaError
 
@@ -35,7 +36,6 @@ BUCKETS_MAX: Final = 10_000
 200 bytes, and no cluster has so many clients that administer topics."""
 FORGOTTEN_MS: Final = 3_600_000
 """After an hour without use, a bucket is full again, however slowly it fills. Kafka does the same."""
-THROTTLE_MS_MAX: Final = 2**31 - 1
 
 
 class Bucket:
@@ -91,7 +91,7 @@ class MutationQuota:
             self._throttle(tokens)
 
     def _throttle(self, tokens: float) -> None:
-        self.throttle_ms = min(THROTTLE_MS_MAX, round(-tokens / self._rate * 1000)) if self._rate else THROTTLE_MS_MAX
+        self.throttle_ms = round(min(THROTTLE_MS_MAX, -tokens / self._rate * 1000)) if self._rate else THROTTLE_MS_MAX
 
 
 class Unbounded:
