@@ -103,7 +103,7 @@ def append_own(log: Log, batch: Buffer, leader_epoch: int, now_ms: int, guard: G
     if config.log_append_time or (target_codec(config, codec) != codec and not header.is_control):
         return append_as_leader(log, batch, leader_epoch, now_ms, internal=True, guard=guard)
     base, size = log.end_offset, header.length
-    if size > config.max_message_bytes or size > config.segment_size:
+    if size > config.max_message_bytes or size > config.segment_bytes:
         _check_size(log, size)
     marker = None
     if header.producer_id >= 0:
@@ -202,10 +202,10 @@ def _check_size(log: Log, size: int) -> None:
             f"The record batch size in the append to {log.name} is {size} bytes which exceeds the maximum configured "
             f"value of {config.max_message_bytes}.",
         )
-    if size > config.segment_size:
+    if size > config.segment_bytes:  # not the internal key, which makes tiny segments for tests
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"The record batch for {log.name} has {size} bytes, a segment only {config.segment_size}",
+            f"The record batch for {log.name} has {size} bytes, a segment only {config.segment_bytes}",
         )
 
 

@@ -141,7 +141,7 @@ class Log(RestingLog):
             and config.message_timestamp_before_max_ms == LONG_MAX
             and config.flush_messages == LONG_MAX
         )
-        self._max_message_bytes = config.max_message_bytes
+        self._max_message_bytes = min(config.max_message_bytes, config.segment_bytes)
         self.segment_bytes = config.segment_size
         self._after_max_ms = config.message_timestamp_after_max_ms
         self._segment_ms = config.segment_ms_max

@@ -146,9 +146,12 @@ def test_sizes_are_bounded_by_topic_and_segment() -> None:
     log = LogWorld().open({"max.message.bytes": "200"})
     with refused(ErrorCode.MESSAGE_TOO_LARGE):
         log.append_as_leader(batch(b"x" * 200), 0, NOW)
-    log = LogWorld().open({"internal.segment.bytes": "150"})
+    log = LogWorld().open({"segment.bytes": str(1 << 20), "max.message.bytes": str(1 << 21)})
+    too_large = batch(bytes(1 << 20))
     with refused(ErrorCode.RECORD_LIST_TOO_LARGE):
-        appending.append_as_leader(log, batch(b"x" * 200), 0, NOW, internal=False)
+        log.append_as_leader(too_large, 0, NOW)
+    with refused(ErrorCode.RECORD_LIST_TOO_LARGE):
+        appending.append_as_leader(log, too_large, 0, NOW, internal=False)
 
 
 def test_timestamps_ahead_are_refused_by_the_header_alone() -> None:
