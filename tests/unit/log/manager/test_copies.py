@@ -409,3 +409,30 @@ def test_the_start_of_a_moved_log_is_checkpointed_soon() -> None:
     moved = node.start().get("t", 0)
     assert moved is not None
     assert moved.start_offset == 2
+
+
+@pytest.mark.parametrize("moves_during_removal", [False, True])
+def test_segments_that_a_copy_drops_are_removed_from_the_place_where_it_replaces_its_log(
+    moves_during_removal: bool,
+) -> None:
+    """They were looked for where the copy had been, and took space until the next start."""
+    node = Node(["/d1", "/d2"])
+    config = make_config({"internal.segment.bytes": "200", "file.delete.delay.ms": "2000"})
+    manager = node.start(lambda _: config)
+    log = manager.create("t", 0, ID)
+    for _ in range(9):
+        log.append_as_leader(batch(b"x" * 50), 0, NOW)
+    log.high_watermark = 3
+    copy = copied(manager, log)
+    log.flush()
+    copy.flush()
+    copy.truncate_to(3)
+    folder = copy.path.rpartition("/")[2]
+    assert [name for name in node.disk.names(f"/d2/{folder}") if name.endswith(".deleted")]
+    log.truncate_to(3)
+    if moves_during_removal:
+        node.host.background_ms = 1_000.0
+        node.rest(2_001)
+    manager.futures.promote("t", 0)
+    node.rest(10_000)
+    assert [name for name in node.disk.names("/d2/t-0") if name.endswith(".deleted")] == []

@@ -303,12 +303,19 @@ class SegmentList:
         """Let a lane remove files after `file.delete.delay.ms`."""
         if not aside:
             return
-        disk, env, lane = self._owner.dir.env.disk, self._owner.dir.env, self._owner.dir.lane
+        owner, env, lane = self._owner, self._owner.dir.env, self._owner.dir.lane
+        files = [path.rpartition("/")[2] for path in aside]
 
         def remove() -> None:
-            env.background.submit(lane, lambda: remove_files(disk, aside), lambda _: None)
+            folder = owner.path
 
-        env.scheduler.call_later(self._owner.config.file_delete_delay_ms, remove)
+            def removed(_: object) -> None:
+                if owner.path != folder:  # a copy has replaced its log, and its directory was renamed
+                    remove()
+
+            env.background.submit(lane, lambda: remove_files(env.disk, [f"{folder}/{name}" for name in files]), removed)
+
+        env.scheduler.call_later(owner.config.file_delete_delay_ms, remove)
 
 
 def set_aside(owner: ListOwner, base: int) -> list[str]:
