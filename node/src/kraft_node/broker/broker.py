@@ -128,7 +128,7 @@ class Broker:
         report.accepted = storage.directory_accepted
         self.replication = Replication(env, self.node_id, self.config, image, self._epoch, controller, peers)
         self.replicas = ReplicaManager(env, self.node_id, image, storage.open, storage.delete, self.replication.cluster)
-        self.moves = LogDirMoves(env, self.node_id, logs, self.replicas, report.note, self.config)
+        self.moves = LogDirMoves(env, self.node_id, logs, self.replicas, report, self.config)
         logs.on_recovered = self._log_recovered
         self.auto_topics = AutoTopics(self.config, controller)
         self.lifecycle: Lifecycle | None = None

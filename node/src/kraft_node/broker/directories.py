@@ -68,6 +68,13 @@ class DirectoryAssignments:
             self._returning.discard(key)
         self._later(GATHER_MS)
 
+    def correct(self, topic_id: Uuid, index: int, directory: Uuid) -> None:
+        """The replica's log has moved to `directory`, which the metadata names: a pending report of another directory
+        is out of date, and perhaps under way."""
+        if self.pending.get((topic_id, index), directory) != directory:
+            self.pending[topic_id, index] = directory
+            self._later(GATHER_MS)
+
     def metadata_version_changed(self) -> None:
         """Send assignments that waited for the metadata.version."""
         if self.pending:

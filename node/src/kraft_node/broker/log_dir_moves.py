@@ -26,12 +26,12 @@ from kraft_protocol.ids import Uuid
 if TYPE_CHECKING:
     from kraft_node.base.config.dynamic import BrokerConfig
     from kraft_node.base.env import Env
+    from kraft_node.broker.directories import DirectoryAssignments
     from kraft_node.log.log import Log
     from kraft_node.log.manager.directory import Directory
     from kraft_node.log.manager.log_manager import LogManager
     from kraft_node.partition.manager import ReplicaManager
     from kraft_node.partition.partition import Partition
-    from kraft_node.partition.storage import Assign
 
 log = logging.getLogger(__name__)
 
@@ -69,14 +69,14 @@ class LogDirMoves:
         node_id: int,
         logs: LogManager,
         replicas: ReplicaManager,
-        assign: Assign,
+        report: DirectoryAssignments,
         config: BrokerConfig,
     ) -> None:
         self._env = env
         self._node_id = node_id
         self._logs = logs
         self._replicas = replicas
-        self._assign = assign
+        self._report = report
         self._config = config
         self._quota = ReplicationQuota(env.clock, node_id, lambda _topic: EVERYTHING)
         self.config_changed()
@@ -306,7 +306,7 @@ class LogDirMoves:
 
             copy.flush_in_background(flushed)
         if not is_accepted:
-            self._assign(partition.topic_id, partition.index, Uuid(move.target.id))
+            self._report.note(partition.topic_id, partition.index, Uuid(move.target.id))
 
     def _complete(self, move: Move) -> None:
         partition, copy = move.partition, move.copy
@@ -324,6 +324,7 @@ class LogDirMoves:
             log = self._logs.futures.promote(partition.topic, partition.index)
             code = ErrorCode.NONE  # the copy has been flushed
             partition.moved(log)
+            self._report.correct(partition.topic_id, partition.index, Uuid(log.dir.id))
         finally:
             if unsettled is not None:
                 call_each(unsettled.take(None, code))
@@ -343,7 +344,7 @@ class LogDirMoves:
         partition = move.partition
         self._logs.futures.delete(partition.topic, partition.index)
         # The report to the controller may be done already, or be under way.
-        self._assign(partition.topic_id, partition.index, Uuid(partition.log.dir.id))
+        self._report.note(partition.topic_id, partition.index, Uuid(partition.log.dir.id))
 
 
 def copy_some(source: Log, copy: Log) -> int:

@@ -250,6 +250,24 @@ def test_a_move_continues_after_a_restart(tmp_path: Path, accepted: bool, clean:
     assert again.consume("t") == list(range(5))
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_move_that_ends_at_a_start_is_reported_where_it_ended(tmp_path: Path, clean: bool) -> None:
+    """The start noted the old directory. It was reported after the move, and stayed in the metadata."""
+    rig = make(tmp_path)
+    rig.produce("t")
+    target = 1 - where(rig)
+    alter(rig, rig.dirs[target])
+    rig.loop.run(1)
+    accept(rig, target)
+    rig.stop() if clean else rig.logs.release()
+    again = make(tmp_path, image=rig.image)
+    again.run_up()
+    again.loop.run(500)
+    assert where(again) == target
+    sent = [s.request for s in again.controller.sent if isinstance(s.request, m.AssignReplicasToDirsRequest)]
+    assert [each.id for request in sent[-1:] for each in request.directories] in ([], [topic_id(800 + target)])
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_crash_between_the_two_renames_loses_nothing(
     tmp_path: Path, known: bool, monkeypatch: pytest.MonkeyPatch
