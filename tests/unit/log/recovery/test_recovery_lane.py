@@ -106,6 +106,23 @@ def test_a_log_killed_during_a_flush_is_flushed_before_its_records_count() -> No
     assert values(found) == [b"0", b"1", b"2"]
 
 
+@pytest.mark.parametrize("request_again", [False, True])
+def test_a_waiting_log_whose_topic_loses_its_policy_is_still_announced(request_again: bool) -> None:
+    """The loop opened it instead, and told nobody: a follower never fetched, and refused batches were forgotten."""
+    node = killed(partitions=5)
+    policy = {"flush.messages": "1"}
+    manager = node.start(topic_config=lambda _topic: make_config(policy))
+    opened: list[int] = []
+    manager.on_recovered = lambda _topic, partition: opened.append(partition)
+    for partition in range(5):
+        asked(manager, partition)
+    policy.clear()
+    if request_again:
+        asked(manager, 1)
+    node.rest(5000)
+    assert sorted(opened) == [0, 1, 2, 3, 4]
+
+
 def test_the_last_requested_log_is_recovered_first() -> None:
     node = killed(partitions=5)
     manager = start(node)

@@ -185,7 +185,13 @@ class Recovery:
         return True
 
     def _belongs(self, directory: Directory, key: Key) -> bool:
-        """Whether a lane must open the log. Raises OSError."""
+        """Whether a lane must open the log. Raises OSError.
+
+        A log that waits for the lane stays there, though a change of its topic's configuration has made it short:
+        those who were refused wait for the end of the lane.
+        """
+        if key in self._waiting.get(directory.path, ()):
+            return True
         if key in directory.unrecovered:
             return self._is_long(directory, key)
         return key not in directory.quarantined and self.is_wide(directory, *key)
