@@ -64,6 +64,8 @@ class ClusterFaults(DiskFaults):
         # A generator of its own keeps the other seeds' runs unchanged.
         share = random.Random(f"sundered {self.world.seed}").random()
         self.events = EVENTS
+        self.least = 0
+        """How many faults there are at least."""
         self._often: list[Callable[[SimMachine], None]] = []
         self._moves = 0
         """How often a controller was moved."""
@@ -87,27 +89,32 @@ class ClusterFaults(DiskFaults):
         rng, world = self.world.rng, self.world
         several = len(self.cluster.brokers[0].config.log_dirs) > 1
         until = world.events + self.events
-        while world.events < until:
+        while world.events < until or len(self.done) < self.least:
             world.run(self._broken, rng.random() * 600)
             if self._broken():
                 return
             machine = rng.choice(self.cluster.machines)
-            fault = rng.choice(
-                (self._kill, self._kill, self._kill, self._kill_several, self._kill_several, self._power, self._power,
-                 self._wipe, self._stop, self._hang, self._hang, self._isolate, self._isolate, self._cut_pair,
-                 self._deafen, self._slow_disk, self._slow_network, self._break, self._jump, self._fill_disk,
-                 self._fail_fsync, self._stall_disk, self._leave, self._leave, self._rot, self._rot,
-                 *[self._lose_directory] * (2 * several),
-                 *[self._move_controller] * self.cluster.dynamic, *self._often)
-            )  # fmt: skip
-            ends = (
-                self._kill, self._kill_several, self._leave, self._stop, self._fill_disk, self._restore_rotten
-            )  # fmt: skip
-            if fault in ends and not self._wait_until_noticed():
+            fault = rng.choice(self.faults(several))
+            if fault in self.ends() and not self._wait_until_noticed():
                 continue
             self.done.append(fault.__name__.strip("_"))
             world.note("faults", f"{self.done[-1].replace('_', ' ')} {machine.name}")
             fault(machine)
+
+    def faults(self, several: bool) -> tuple[Callable[[SimMachine], None], ...]:
+        """The faults to draw from, as often as they are to happen; `several`: brokers have several log directories."""
+        return (
+            self._kill, self._kill, self._kill, self._kill_several, self._kill_several, self._power, self._power,
+            self._wipe, self._stop, self._hang, self._hang, self._isolate, self._isolate, self._cut_pair,
+            self._deafen, self._slow_disk, self._slow_network, self._break, self._jump, self._fill_disk,
+            self._fail_fsync, self._stall_disk, self._leave, self._leave, self._rot, self._rot,
+            *[self._lose_directory] * (2 * several),
+            *[self._move_controller] * self.cluster.dynamic, *self._often
+        )  # fmt: skip
+
+    def ends(self) -> tuple[Callable[[SimMachine], None], ...]:
+        """The faults that end a process whose records another broker may have lost: they wait until it is noticed."""
+        return (self._kill, self._kill_several, self._leave, self._stop, self._fill_disk, self._restore_rotten)
 
     def heal(self) -> None:
         """Heal as for one node; a rotten disk is also replaced."""

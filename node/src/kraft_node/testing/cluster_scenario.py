@@ -60,7 +60,7 @@ class ClusterScenario(Scenario):
     kind = "cluster"
     compacted = frozenset((OFFSETS,))
     """Topics with replicas that may hold different bytes."""
-    releases_share = RELEASES_SHARE
+    injector = ClusterFaults
 
     def __init__(self, world: World, story: StoryLog) -> None:  # the base class would make another world
         self.world = world
@@ -86,7 +86,7 @@ class ClusterScenario(Scenario):
         if self.is_flooded:
             overrides["replica.fetch.response.max.bytes"] = str(FETCHED_BYTES)
         slow = rng.random() < SLOW_SHARE
-        directories = 2 if rng.random() < DIRECTORIES_SHARE else 1
+        directories = 2 if rng.random() < self.directories_share else 1
         # A generator of its own keeps the other seeds' runs unchanged.
         levels = random.Random(f"levels of {world.seed}")
         release = levels.choice(METADATA_VERSIONS) if levels.random() < self.releases_share else None
@@ -110,7 +110,7 @@ class ClusterScenario(Scenario):
         self.checker.policies.update(dict.fromkeys(self.topics, NO_POLICY))
         self.laws = ReplicaLaws(self.cluster, self.checker, self.compacted)
         world.watcher = self.laws.look
-        self.troubles = ClusterFaults(self.cluster, self.checker)
+        self.troubles = self.injector(self.cluster, self.checker)
         rotten = {machine.config.node_id: machine for machine in self.cluster.brokers}
         self.checker.is_rotten = lambda node_id: rotten[node_id].rotten
         self.scripts: list[Script] = []
@@ -121,6 +121,31 @@ class ClusterScenario(Scenario):
         self.operators: list[ReassignmentOperator | VotersOperator | FeaturesOperator] = []
         if release is not None:
             self.operators.append(FeaturesOperator(self.cluster, "f0", levels, release.level))
+
+    @property
+    def releases_share(self) -> float:
+        """Share of the seeds with an older metadata.version at first."""
+        return RELEASES_SHARE
+
+    @property
+    def directories_share(self) -> float:
+        """Share of the seeds with two log directories on each broker."""
+        return DIRECTORIES_SHARE
+
+    @property
+    def other_topics(self) -> dict[str, tuple[int, dict[str, str]]]:
+        """Topics whose records the checker does not judge; `topics` has the others."""
+        return {}
+
+    @property
+    def movable(self) -> list[tuple[str, int]]:
+        """The partitions that an operator moves between brokers."""
+        return self.partitions
+
+    @property
+    def groups_read(self) -> list[str]:
+        """The groups whose committed offsets the checker judges in the end."""
+        return ["g0"]
 
     def more_overrides(self, seed: int) -> dict[str, str]:  # noqa: ARG002 - for scenarios that build on this one
         """Further keys of the nodes' configuration."""
@@ -163,7 +188,7 @@ class ClusterScenario(Scenario):
             machine.start()
         self._until_serving()
         maker = Admin(self.cluster, self.checker, "maker", ())
-        for name, (count, configs) in self.topics.items():
+        for name, (count, configs) in {**self.topics, **self.other_topics}.items():
             maker.replicas = self.world.rng.choice((2, 3))
             self._finish(self._script("maker", maker.create_surely(name, count, configs)))
         self._start_clients()
@@ -220,7 +245,7 @@ class ClusterScenario(Scenario):
         if rng.random() < 0.5:
             self.admins.append(Admin(cluster, checker, "a0", MORTAL_TOPICS, replicas=rng.choice((2, 3))))
         if rng.random() < 0.6:
-            self.operators.append(ReassignmentOperator(cluster, "o0", self.partitions))
+            self.operators.append(ReassignmentOperator(cluster, "o0", self.movable))
         if cluster.dynamic or (len(cluster.controllers) == FIRST_VOTERS and rng.random() < UPGRADED_SHARE):
             self.operators.append(VotersOperator(cluster, "v0"))
         if self.is_flooded:
@@ -230,7 +255,7 @@ class ClusterScenario(Scenario):
 
     def _audit(self) -> None:
         auditor = Auditor(self.cluster, self.checker, "auditor")
-        self._finish(self._script("auditor", auditor.run(self.partitions, ["g0"])))
+        self._finish(self._script("auditor", auditor.run(self.partitions, self.groups_read)))
         for admin in self.admins:
             for topic in MORTAL_TOPICS:
                 self._finish(self._script("admin", look_up(admin, topic)))

@@ -11,7 +11,8 @@
 - `epochs`       one broker leads a partition in a leader epoch
 - `unfenced`     a broker is unfenced only when it has replayed its own registration
 - `isr`          every ISR member, in the broker epoch in which it joined, has all records below any high watermark
-- `high`         a replica's high watermark never goes back while its process lives, and lies within its log
+- `high`         a replica's high watermark never goes back while its process lives, and lies within its log. Exception:
+  a replica that ends before the leader's log begins is emptied, perhaps in steps
 - `divergence`   below their high watermarks all replicas of a partition hold the same bytes
 - `rot`          only disks with bit rot hold data that fails its checksum
 - `epoch cache`  a log's leader epochs equal the epochs in its batches
@@ -81,6 +82,8 @@ class ReplicaLaws:
         """Metadata offset and newest state."""
         self._leaders: dict[tuple[Key, int], str] = {}
         self._replicas: dict[tuple[str, int, Key], _Replica] = {}
+        self._starts: dict[Key, int] = {}
+        """The highest start of a leader's log."""
         self._committed: dict[Key, int] = {}
         """The highest high watermark observed."""
         self._batches: dict[tuple[Key, int], tuple[int, str]] = {}
@@ -88,6 +91,8 @@ class ReplicaLaws:
         self._quorum_leaders: dict[int, str] = {}
         self._voters: dict[int, Any] = {}
         """The voters in the committed log, by offset."""
+        self.unclean: frozenset[str] = frozenset()
+        """Topics with unclean elections: a leader may be out of sync, and what it lacks is truncated."""
         self.compared = 0
         """Batches that were compared with a second replica's."""
 
@@ -183,6 +188,8 @@ class ReplicaLaws:
             self.checker.broken("assignment", name, f"leader {state.leader}, ISR {state.isr}")
         if epochs[1] != earlier[1] + 1:
             return  # several changes at once
+        if name.rpartition("-")[0] in self.unclean:
+            return
         if epochs[0] == earlier[0] and not set(state.isr) <= set(before.isr):
             self._look_at_proposer(image, name, key, before, state)
         # ISR and ELR members may have returned from a kill, and so left both sets, in this very change.
@@ -280,14 +287,17 @@ class ReplicaLaws:
             known = self._replicas[place] = _Replica(partition)
         high = log.high_watermark
         name = f"{partition.topic}-{partition.index}"
-        if high < known.high_watermark:
+        is_unclean = partition.topic in self.unclean
+        is_emptied = known.high_watermark < self._starts.get(key, 0)
+        if high < known.high_watermark and not is_unclean and not is_emptied:
             self.checker.broken("high", name, f"of {machine.name} went back from {known.high_watermark} to {high}")
         if high > log.end_offset:
             self.checker.broken("high", name, f"of {machine.name} is {high}, but its log ends at {log.end_offset}")
         known.high_watermark = high
-        if high > self._committed.get(key, 0):
+        if high > self._committed.get(key, 0) and not is_unclean:
             self._committed[key] = high
         if partition.is_leader:
+            self._starts[key] = max(log.start_offset, self._starts.get(key, 0))
             leader = self._leaders.setdefault((key, partition.leader_epoch), machine.name)
             if leader != machine.name:
                 text = f"{leader} and {machine.name} lead in epoch {partition.leader_epoch}"
@@ -295,7 +305,7 @@ class ReplicaLaws:
             self._look_at_isr(machine, partition, key)
             self._look_at_proposal(name, partition)
         readable = log.dir.failed is None and not machine.rotten and machine.disk.dead is None
-        if high > known.compared and partition.topic not in self._compacted and readable:
+        if high > known.compared and partition.topic not in self._compacted and readable and not is_unclean:
             self._compare(machine, partition, key, known)
 
     def _look_at_isr(self, machine: SimMachine, partition: Partition, key: Key) -> None:
@@ -424,7 +434,11 @@ def _content(image: Any) -> list[Any]:
     brokers = sorted((broker.id, broker.epoch, broker.fenced, broker.in_controlled_shutdown) for broker in
                      image.brokers.values())  # fmt: skip
     configs = sorted((key, sorted(values.items())) for key, values in image.configs.items())
-    return [topics, brokers, configs, image.next_producer_id]
+    quotas = sorted((repr(entity), sorted(values.items())) for entity, values in image.quotas.items())
+    access = sorted((bytes(key), repr(entry)) for key, entry in image.acls.items())
+    users = sorted((key, repr(credentials)) for key, credentials in image.scram.items())
+    features = sorted(image.features.items())
+    return [topics, brokers, configs, quotas, access, users, features, image.next_producer_id]
 
 
 def _batches(log: Any, start: int, end: int) -> Iterator[tuple[memoryview, Any]]:

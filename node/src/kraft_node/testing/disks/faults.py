@@ -88,7 +88,7 @@ class DiskFaults(FaultInjector):
             return False
         if not image.feature_level(ELR_VERSION):
             return False  # without a controller all brokers are fenced, so this broker would be the last in its ISRs
-        if not all(_is_registered(machine, image) for machine in self.cluster.brokers):
+        if not all(is_registered(machine, image) for machine in self.cluster.brokers):
             return False
         return all(
             set(state.isr) == set(state.replicas) and len(state.isr) > 1
@@ -339,7 +339,7 @@ class DiskFaults(FaultInjector):
             others = [other for other in self.cluster.controllers if other is not machine]
             if not all(_is_current(other, image.offset) for other in others) or not self._outvoted(machine):
                 return False
-        if not all(_is_registered(other, image) for other in self.cluster.brokers if other is not machine):
+        if not all(is_registered(other, image) for other in self.cluster.brokers if other is not machine):
             return False
         return all(
             state.leader != NO_LEADER and set(state.isr) - gone == set(state.replicas) - gone
@@ -366,7 +366,7 @@ class DiskFaults(FaultInjector):
         machine.host.stalled_until_ms = self.world.now_ms + self.world.rng.choice((1500.0, 5000.0, 15_000.0))
 
 
-def _is_registered(machine: SimMachine, image: MetadataImage) -> bool:
+def is_registered(machine: SimMachine, image: MetadataImage) -> bool:
     """Whether the broker's current process is registered: an earlier process's ISR membership ends with its
     registration."""
     assert machine.node is not None
@@ -406,4 +406,4 @@ def _in_folder(disk: SimDisk, folder: str) -> Iterator[tuple[str, int, int]]:
             yield path, header.position + COVERED_FROM, header.position + header.length
 
 
-__all__ = ["DiskFaults"]
+__all__ = ["DiskFaults", "is_registered"]

@@ -1,6 +1,7 @@
 """Consumer groups of KIP-848 in simulated clusters.
 
-    scenario    the clusters, their members, pauses, and the wait for stable groups
+    scenario    the clusters
+    clients     their members, pauses, and the wait for stable groups
     member      a member: heartbeats, partitions, fetches, commits, the ways to end
     classic     a member of the classic protocol, in groups that change their protocol
     ownership   who may use a partition, by the answers of coordinators to members: laws `owners` and `epoch owner`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.testing.workloads.session import BOOTSTRAP, ClusterSession
@@ -23,22 +24,23 @@ NODE, CLIENT = ("node", "of-nodes"), ("client", "of-clients")
 """Users of PLAIN with their passwords."""
 SCRAM_USER: Final = "carol"
 MECHANISM: Final = "SCRAM-SHA-256"
-_ENTRY: Final = written(
-    MODULES["PLAIN"],
-    {"username": NODE[0], "password": NODE[1], f"user_{NODE[0]}": NODE[1], f"user_{CLIENT[0]}": CLIENT[1]},
-)
 
 
-def settings(session_ms: int) -> dict[str, str]:
-    """Keys of nodes with SASL on all listeners; sessions of clients end after `session_ms`."""
+def settings(session_ms: int, more_users: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Keys of nodes with SASL on all listeners; sessions of clients end after `session_ms`.
+
+    `more_users`: further users of PLAIN with their passwords.
+    """
+    users = {f"user_{name}": password for name, password in (NODE, CLIENT, *(more_users or {}).items())}
+    entry = written(MODULES["PLAIN"], {"username": NODE[0], "password": NODE[1], **users})
     return {
         "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
         "sasl.mechanism.controller.protocol": "PLAIN",
         "listener.name.plaintext.sasl.enabled.mechanisms": f"PLAIN,{MECHANISM}",
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.plaintext.plain.sasl.jaas.config": _ENTRY,
-        "listener.name.controller.plain.sasl.jaas.config": _ENTRY,
+        "listener.name.plaintext.plain.sasl.jaas.config": entry,
+        "listener.name.controller.plain.sasl.jaas.config": entry,
         "connections.max.reauth.ms": str(session_ms),
     }
 

@@ -1,6 +1,7 @@
 """Transactions in a simulated cluster: producers, applications that copy, readers, and the laws for them.
 
 - `scenario`   a cluster with these clients, under all faults of `cluster_faults`
+- `clients`    all clients of a run and their topics, and the judgement at the end
 - `ledger`     what the clients have sent, read and received as answers: the input of the laws
 - `producer`   a transactional producer, with the protocol of each transaction.version
 - `writer`     owns a transactional id: runs producers, pauses them, lets successors take over

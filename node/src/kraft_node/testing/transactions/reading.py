@@ -101,6 +101,9 @@ class GroupReader(Consumer):
 class GrouplessReader:
     """Reads partitions without a group."""
 
+    fetchers: tuple[type[TransactionalFetcher], type[TransactionalFetcher]] = (TransactionalFetcher, CommittedFetcher)
+    """For all records, and for committed records."""
+
     def __init__(
         self, cluster: SimCluster, ledger: Ledger, name: str, partitions: list[tuple[str, int]], *, committed: bool
     ) -> None:
@@ -108,8 +111,7 @@ class GrouplessReader:
         self.stopping = False
         self._partitions = partitions
         self._rng = cluster.world.rng
-        kind = CommittedFetcher if committed else TransactionalFetcher
-        self._fetcher = kind(self.session, ledger.checker, sessions=self._rng.random() < 0.5)
+        self._fetcher = self.fetchers[committed](self.session, ledger.checker, sessions=self._rng.random() < 0.5)
         self._fetcher.ledger = ledger
 
     async def run(self) -> None:

@@ -143,6 +143,9 @@ class TransactionWriter:
 class PlainWriter:
     """An idempotent producer without transactions, on the same partitions."""
 
+    pause_ms = PLAIN_PAUSE_MS
+    """The longest pause between two rounds."""
+
     def __init__(self, cluster: SimCluster, ledger: Ledger, name: str, partitions: list[tuple[str, int]]) -> None:
         self.session = ClusterSession(cluster, name)
         self.stopping = False
@@ -162,11 +165,11 @@ class PlainWriter:
         await producer.initialize()
         while not self.stopping:
             name = producer.begin().name
-            chosen = rng.sample(self._partitions, rng.randint(1, 2))
+            chosen = rng.sample(self._partitions, min(rng.randint(1, 2), len(self._partitions)))
             batches = [producer.make(partition, [f"{name}:{place}"]) for place, partition in enumerate(chosen)]
             try:
                 await producer.send(batches)
             except MustAbort as why:
                 self.session.note(f"begins again: {why}")
                 await producer.initialize()
-            await self.session.sleep(rng.random() * PLAIN_PAUSE_MS)
+            await self.session.sleep(rng.random() * self.pause_ms)

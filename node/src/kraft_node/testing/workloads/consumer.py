@@ -27,6 +27,8 @@ OUT_OF_THE_GROUP: Final = (
     ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS,
 )  # fmt: skip
+OUT_OF_ITS_PLACE: Final = (*OUT_OF_THE_GROUP, ErrorCode.FENCED_INSTANCE_ID)
+"""The same for a static member, which another process may have replaced."""
 
 
 class Rejoin(Exception):  # noqa: N818 - what to do next
@@ -37,6 +39,8 @@ class Consumer:
     """One member. It takes a new member id whenever it does not know whether a request was handled: see `_commit`."""
 
     fetcher: type[PartitionReader] = PartitionReader
+    instance_id: str | None = None
+    """Of a static member (KIP-345)."""
 
     def __init__(
         self, cluster: SimCluster, checker: Checker, name: str, group: str, topics: dict[str, int], *, sessions: bool
@@ -52,6 +56,10 @@ class Consumer:
         self._member = ""
         self._generation = -1
         self._coordinator = -1
+
+    @property
+    def _outs(self) -> tuple[ErrorCode, ...]:
+        return OUT_OF_THE_GROUP if self.instance_id is None else OUT_OF_ITS_PLACE
 
     async def run(self) -> None:
         """Be a member of the group until stopped, with a new member id after each failure; then leave."""
@@ -103,6 +111,7 @@ class Consumer:
                 session_timeout_ms=SESSION_TIMEOUT_MS,
                 rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
                 member_id=self._member,
+                group_instance_id=self.instance_id,
                 protocol_type="consumer",
                 protocols=[protocol],
             )
@@ -111,7 +120,7 @@ class Consumer:
                 self._member = joined.member_id
                 continue
             if joined.error_code:
-                self.session.expect(joined.error_code, *OUT_OF_THE_GROUP, what="join")
+                self.session.expect(joined.error_code, *self._outs, what="join")
                 raise Rejoin(ErrorCode(joined.error_code).name)
             break
         self._member, self._generation = joined.member_id, joined.generation_id
@@ -120,13 +129,14 @@ class Consumer:
             group_id=self.group,
             generation_id=self._generation,
             member_id=self._member,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocol_name="range",
             assignments=assignments,
         )
         synced = await self._ask(ApiKey.SYNC_GROUP, SYNC, sync, JOIN_TIMEOUT_MS)
         if synced.error_code:
-            self.session.expect(synced.error_code, *OUT_OF_THE_GROUP, what="sync")
+            self.session.expect(synced.error_code, *self._outs, what="sync")
             raise Rejoin(ErrorCode(synced.error_code).name)
         assignment = codec.decode(stored.ConsumerProtocolAssignment, synced.assignment[2:], PROTOCOL_VERSION)
         return [(topic.topic, index) for topic in assignment.assigned_partitions for index in topic.partitions]
@@ -150,17 +160,22 @@ class Consumer:
 
     async def _heartbeat(self) -> bool:
         """Whether the generation continues."""
-        request = m.HeartbeatRequest(group_id=self.group, generation_id=self._generation, member_id=self._member)
+        request = m.HeartbeatRequest(
+            group_id=self.group,
+            generation_id=self._generation,
+            member_id=self._member,
+            group_instance_id=self.instance_id,
+        )
         answer = await self._ask(ApiKey.HEARTBEAT, HEARTBEAT, request)
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             return False
         if answer.error_code:
-            self.session.expect(answer.error_code, *OUT_OF_THE_GROUP, what="heartbeat")
+            self.session.expect(answer.error_code, *self._outs, what="heartbeat")
             raise Rejoin(ErrorCode(answer.error_code).name)
         return True
 
     async def _leave(self) -> None:
-        member = m.LeaveGroupRequest.MemberIdentity(member_id=self._member)
+        member = m.LeaveGroupRequest.MemberIdentity(member_id=self._member, group_instance_id=self.instance_id)
         request = m.LeaveGroupRequest(group_id=self.group, members=[member])
         await self.session.request(self._coordinator, ApiKey.LEAVE_GROUP, LEAVE, request)
 
@@ -193,6 +208,7 @@ class Consumer:
             group_id=self.group,
             generation_id_or_member_epoch=self._generation,
             member_id=self._member,
+            group_instance_id=self.instance_id,
             topics=[
                 m.OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=rows)
                 for topic, rows in by_topic.items()
@@ -208,7 +224,7 @@ class Consumer:
                 if code == ErrorCode.NONE:
                     done[topic.name, row.partition_index] = positions[topic.name, row.partition_index]
                 else:
-                    self.session.expect(code, *OUT_OF_THE_GROUP, ErrorCode.REQUEST_TIMED_OUT, what="offset commit")
+                    self.session.expect(code, *self._outs, ErrorCode.REQUEST_TIMED_OUT, what="offset commit")
         self.checker.commit_done(self.group, done, asked)
         self._fetcher.settled(done)
 

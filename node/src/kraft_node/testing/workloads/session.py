@@ -105,6 +105,10 @@ class ClusterSession:
             client = self._clients[node] = SimClient(self._net, host, port, self.name, self._security)
         return client
 
+    def knows(self, node: int) -> bool:
+        """Whether the address of a node is known, so that it can be sent requests."""
+        return node == BOOTSTRAP or node in self._addresses
+
     # -- metadata
 
     async def refresh(self, topics: Sequence[str] | None = None) -> Any:
