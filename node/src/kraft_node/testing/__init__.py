@@ -18,7 +18,8 @@ every failure can be replayed. No real time passes: a cluster's run with its cra
 - `checker`    the laws, by name; `histories` judges recorded histories of many kinds of runs
 - `replica_laws`, `controller_laws`, `coordinator_laws`  laws inside nodes; `history` judges a run a second time
 - `scenario`   one seed, from formatted disks to the verdict; `sim` runs many seeds and replays a single seed
-- `cluster_scenario`  one seed of a cluster; `groups`, `transactions`, `secured` are clusters with other clients
+- `cluster_scenario`  one seed of a cluster; `groups`, `transactions`, `secured` are clusters with other clients, and
+  `whole` composes all of them in one world
 - `migration`, `zookeeper`  migrations from ZooKeeper over models of the quorum and of ZooKeeper
 - `raft`       the Raft core alone, with many voters, under its own and far more faults
 

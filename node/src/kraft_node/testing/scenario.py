@@ -58,6 +58,7 @@ KINDS: Final = {
     "groups": "kraft_node.testing.groups.scenario:GroupScenario",
     "secured": "kraft_node.testing.secured.scenario:SecuredScenario",
     "transactions": "kraft_node.testing.transactions.scenario:TransactionScenario",
+    "whole": "kraft_node.testing.whole.scenario:WholeScenario",
 }
 """The scenarios of clusters."""
 

@@ -5,10 +5,10 @@
 
 
 `--seeds 0` runs without end; `--json` prints the result as JSON. KIND is `node`, `cluster`, `groups`,
-`secured`, `transactions`, or `both`: node and cluster alternating. The same seed gives the same run on every machine.
-With `--rare` it gives another: nodes often take paths that are rare in production (`base.rare`), and the report names
-the paths that no seed came to.
-A failure ends with the command that replays it. Exit code 1 if a law was broken.
+`secured`, `transactions`, `whole`, or `both`: node and cluster alternating. The same seed gives the same run on every
+machine. With `--rare` it gives another: nodes often take paths that are rare in production (`base.rare`), and the
+report names the paths that no seed came to. A failure ends with the command that replays it. Exit code 1 if a law was
+broken.
 """
 
 from __future__ import annotations
