@@ -17,7 +17,7 @@ PORT ?= 9092
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-properties suites test-alone test-pipeline test-spark42 test-lake table-kills matrix check check-style check-types check-tidy format sim sim-groups sim-rare sim-secured sim-transactions sim-operator sim-night planted planted-raft planted-migration planted-operator detection exhaustive bench bench-quick faults migration-faults crash-points soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
+.PHONY: help run cluster node pipeline-demo test test-bare test-random test-slow test-properties suites test-alone test-pipeline test-spark42 test-lake table-kills matrix check check-style check-types check-tidy format sim sim-groups sim-rare sim-secured sim-transactions sim-whole sim-operator sim-night planted planted-raft planted-migration planted-operator detection exhaustive bench bench-quick faults migration-faults crash-points soak peers clean fuzz-pipeline fuzz-early e2e e2e-smoke e2e-chaos e2e-kind docs reference olm-bundle release release-check release-images locks
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -147,7 +147,10 @@ sim-transactions: $(VENV)/.dev ## simulate clusters with transactional producers
 	$(BIN)/python -m kraft_node.testing.sim --scenario transactions --seeds $(SEEDS)
 
 sim-rare: $(VENV)/.dev ## simulate nodes and clusters that often take paths which are rare in production, under SEEDS=n seeds of each scenario
-	for kind in node cluster groups transactions secured; do $(BIN)/python -m kraft_node.testing.sim --scenario $$kind --rare --seeds $(SEEDS) || exit 1; done
+	for kind in node cluster groups transactions secured whole; do $(BIN)/python -m kraft_node.testing.sim --scenario $$kind --rare --seeds $(SEEDS) || exit 1; done
+
+sim-whole: $(VENV)/.dev ## simulate clusters with all clients, administrators and faults in one world under SEEDS=n seeds
+	$(BIN)/python -m kraft_node.testing.sim --scenario whole --seeds $(SEEDS)
 
 planted: $(VENV)/.dev ## plant known bugs into copies of the node: the laws must find each, alone and in a cluster
 	$(BIN)/python -m tests.sim.planted_bugs

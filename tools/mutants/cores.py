@@ -84,6 +84,7 @@ SIMULATORS = {
         _sim("transactions", 30.0),
         _sim("groups", 60.0),
         _sim("secured", 60.0),
+        _sim("whole", 120.0),
         Simulator("operator", 6, 60.0, _planner_command, _read_planner),
     )
 }
