@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 NODE = ROOT / "node" / "src" / "kraft_node"
 PLANTED = Path(__file__).parent / "planted"
 FOUND = PLANTED / "found.json"
-SEEDS = {"node": 200, "cluster": 300, "transactions": 150, "groups": 60, "secured": 40, "whole": 60}
+SEEDS = {"node": 200, "cluster": 300, "transactions": 150, "groups": 60, "secured": 40, "whole": 120}
 """The everyday budget of each scenario."""
 
 
