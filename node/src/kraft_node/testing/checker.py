@@ -155,6 +155,8 @@ class Checker:
         """flush.messages by topic."""
         self.is_rotten: Callable[[int], bool] = lambda _node_id: False
         """Whether that node's disk has bit rot: readers may receive data that fails its checksum."""
+        self.operations_max = LOOP_OPERATIONS_MAX
+        """File operations of an event that brings no request."""
         self.records_read = 0
         self.reads: dict[tuple[str, Partition], list[list[tuple[int, str]]]] = defaultdict(list)
         """By consumer and partition: runs of records; a new run starts whenever the consumer changes its position."""
@@ -191,7 +193,7 @@ class Checker:
         name = getattr(function, "__qualname__", "")
         if name == "SimMachine._start":
             return
-        operations_max = BURST_OPERATIONS_MAX if name.startswith("SimTransport.") else LOOP_OPERATIONS_MAX
+        operations_max = BURST_OPERATIONS_MAX if name.startswith("SimTransport.") else self.operations_max
         if spent.operations > operations_max or spent.bytes > LOOP_BYTES_MAX:
             self.broken(
                 "loop", host.name, f"{spent.operations} disk operations, {spent.bytes} bytes {name_of(function)}"

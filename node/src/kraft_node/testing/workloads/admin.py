@@ -128,7 +128,7 @@ class Admin:
         if code is not None and result is None:
             self.session.expect(
                 code, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REPLICATION_FACTOR,
-                what=f"{action} {topic}",
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, what=f"{action} {topic}",
             )  # fmt: skip
         returned = NEVER if result is None else self._called()
         # A broker forwards a request again if the controller has resigned. Both requests may take effect: the
