@@ -121,49 +121,52 @@ def replace(kind: int, name: str, *rows: tuple[str, str | None], **fields: Any) 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
+ALTERED: tuple[tuple[int, str, list[tuple[str, int, str | None]]], ...] = (
+    (TOPIC, "a", [("retention.ms", SET, "1000")]),
+    (TOPIC, "a", [("retention.ms", SET, "soon")]),
+    (TOPIC, "a", [("retention.ms", SET, None)]),
+    (TOPIC, "a", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]),
+    (TOPIC, "a", [("no.such.key", SET, "1")]),
+    (TOPIC, "a", [("cleanup.policy", SUBTRACT, "compact")]),
+    (TOPIC, "a", [("cleanup.policy", APPEND, "compact"), ("segment.ms", DELETE, None)]),
+    (TOPIC, "a", [("retention.ms", APPEND, "1")]),
+    (TOPIC, "a", [("retention.ms", 9, "1")]),
+    (TOPIC, "a", []),
+    (TOPIC, "nope", [("retention.ms", SET, "1")]),
+    (TOPIC, "", [("retention.ms", SET, "1")]),
+    (BROKER, "1", [("log.cleaner.threads", SET, "2")]),
+    (BROKER, "", [("log.cleaner.threads", SET, "2")]),
+    (BROKER, "1", [("log.cleaner.threads", SET, "many")]),
+    (BROKER, "1", [("num.partitions", SET, "2")]),
+    (BROKER, "1", [("broker.id", SET, "2")]),
+    (BROKER, "", [("advertised.listeners", SET, "x")]),
+    (BROKER, "1", [("no.such.key", SET, "1")]),
+    (BROKER, "1", [("log.cleaner.threads", DELETE, None)]),
+    (BROKER, "2", [("log.cleaner.threads", SET, "2")]),
+    (BROKER, "one", [("log.cleaner.threads", SET, "2")]),
+    (LOGGER, "1", [("nonsense.logger", SET, "INFO")]),
+    (LOGGER, "2", [("root", SET, "INFO")]),
+    (LOGGER, "", [("root", SET, "INFO")]),
+    *((LOGGER, "1", [("root", SET, level)]) for level in ("LOUD", "info", "")),
+    *((LOGGER, "1", [("root", operation, "INFO")]) for operation in (DELETE, APPEND, SUBTRACT, 9)),
+    (METRICS, "m", [("interval.ms", SET, "1000")]),
+    (METRICS, "m", [("interval.ms", SET, "1")]),
+    (METRICS, "m", [("interval.ms", SET, "-1")]),
+    (METRICS, "m", [("interval.ms", SET, "2147483648")]),
+    (METRICS, "m", [("metrics", APPEND, "a")]),
+    (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")]),
+    (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")]),
+    *(
+        (GROUP, "g", [("share.auto.offset.reset", SET, value)])
+        for value in ("x", "none", "Latest", "", *(f"by_duration{tail}" for tail in ("", ":", ":1", ":-PT1S")))
+    ),
+    (99, "x", [("a", SET, "1")]),
+)
+"""Resources, and the changes that are requested."""
+
+
 def test_answers_to_alter_configs_match(pair: Pair) -> None:
-    cases: tuple[tuple[int, str, list[tuple[str, int, str | None]]], ...] = (
-        (TOPIC, "a", [("retention.ms", SET, "1000")]),
-        (TOPIC, "a", [("retention.ms", SET, "soon")]),
-        (TOPIC, "a", [("retention.ms", SET, None)]),
-        (TOPIC, "a", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]),
-        (TOPIC, "a", [("no.such.key", SET, "1")]),
-        (TOPIC, "a", [("cleanup.policy", SUBTRACT, "compact")]),
-        (TOPIC, "a", [("cleanup.policy", APPEND, "compact"), ("segment.ms", DELETE, None)]),
-        (TOPIC, "a", [("retention.ms", APPEND, "1")]),
-        (TOPIC, "a", [("retention.ms", 9, "1")]),
-        (TOPIC, "a", []),
-        (TOPIC, "nope", [("retention.ms", SET, "1")]),
-        (TOPIC, "", [("retention.ms", SET, "1")]),
-        (BROKER, "1", [("log.cleaner.threads", SET, "2")]),
-        (BROKER, "", [("log.cleaner.threads", SET, "2")]),
-        (BROKER, "1", [("log.cleaner.threads", SET, "many")]),
-        (BROKER, "1", [("num.partitions", SET, "2")]),
-        (BROKER, "1", [("broker.id", SET, "2")]),
-        (BROKER, "", [("advertised.listeners", SET, "x")]),
-        (BROKER, "1", [("no.such.key", SET, "1")]),
-        (BROKER, "1", [("log.cleaner.threads", DELETE, None)]),
-        (BROKER, "2", [("log.cleaner.threads", SET, "2")]),
-        (BROKER, "one", [("log.cleaner.threads", SET, "2")]),
-        (LOGGER, "1", [("nonsense.logger", SET, "INFO")]),
-        (LOGGER, "2", [("root", SET, "INFO")]),
-        (LOGGER, "", [("root", SET, "INFO")]),
-        *((LOGGER, "1", [("root", SET, level)]) for level in ("LOUD", "info", "")),
-        *((LOGGER, "1", [("root", operation, "INFO")]) for operation in (DELETE, APPEND, SUBTRACT, 9)),
-        (METRICS, "m", [("interval.ms", SET, "1000")]),
-        (METRICS, "m", [("interval.ms", SET, "1")]),
-        (METRICS, "m", [("interval.ms", SET, "-1")]),
-        (METRICS, "m", [("interval.ms", SET, "2147483648")]),
-        (METRICS, "m", [("metrics", APPEND, "a")]),
-        (GROUP, "g", [("consumer.session.timeout.ms", SET, "50000")]),
-        (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")]),
-        *(
-            (GROUP, "g", [("share.auto.offset.reset", SET, value)])
-            for value in ("x", "none", "Latest", "", *(f"by_duration{tail}" for tail in ("", ":", ":1", ":-PT1S")))
-        ),
-        (99, "x", [("a", SET, "1")]),
-    )
-    for kind, name, rows in cases:
+    for kind, name, rows in ALTERED:
         pair.same(alter((kind, name, rows), validate_only=True), label=f"{kind} {name} {rows}")
         pair.same(alter((kind, name, rows)), 1, label=f"{kind} {name} {rows}")
     pair.same(alter((TOPIC, "a", [("retention.ms", SET, "5")]), (TOPIC, "a", [("segment.ms", SET, "5")])))
