@@ -82,10 +82,10 @@ def test_only_users_may_renew(quorum: Quorum) -> None:
     assert create(quorum, renewers=[renewer]).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
 
 
-def test_a_renewal_moves_the_expiry_at_most_to_the_end(quorum: Quorum) -> None:
+def test_a_renewal_moves_the_expiry_at_most_to_the_end_and_by_default_without_a_period(quorum: Quorum) -> None:
     token = create(quorum, max_lifetime_ms=-1)
     quorum.time.now += 1500
-    for period, expiry in ((1000, 2500), (-1, 3500), (60_000, 3500)):
+    for period, expiry in ((1000, 2500), (-1, 3500), (1000, 2500), (0, 3500), (60_000, 3500)):
         answer = ask(quorum, RenewDelegationTokenRequest(bytes(token.hmac), period))
         assert answer.expiry_timestamp_ms - token.issue_timestamp_ms == expiry
     quorum.time.now += 2000

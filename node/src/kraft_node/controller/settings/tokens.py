@@ -108,7 +108,7 @@ class DelegationTokens:
         return Plan(response, [record])
 
     def renew(self, ctx: RequestContext, request: RenewDelegationTokenRequest) -> Plan:
-        """Plan a later expiry, at most the token's end."""
+        """Plan another expiry, at most the token's end. The period is the default period unless it is positive."""
         response = RenewDelegationTokenResponse()
         record, refusal = self._found(bytes(request.hmac))
         now_ms = self._cluster.clock.wall_ms()
@@ -120,7 +120,7 @@ class DelegationTokens:
         if refusal is not None:
             response.error_code = refusal
             return Plan(response)
-        period_ms = self._expiry_ms if request.renew_period_ms < 0 else min(request.renew_period_ms, self._expiry_ms)
+        period_ms = min(request.renew_period_ms, self._expiry_ms) if request.renew_period_ms > 0 else self._expiry_ms
         response.expiry_timestamp_ms = min(record.max_timestamp, now_ms + period_ms)
         return Plan(response, [_expiring(record, response.expiry_timestamp_ms)])
 
