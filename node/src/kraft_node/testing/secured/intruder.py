@@ -183,13 +183,19 @@ class Intruder:
     # After all faults
 
     async def last_password(self) -> None:
-        """With the last password the user gets in at every broker; with the one before, at none."""
-        (password,) = self.users.passwords
+        """With the last password, or one in doubt, the user gets in at every broker; with the one before, at none."""
+        passwords = [*self.users.passwords, *self.users.doubtful]
         for host, port in self._cluster.bootstrap:
-            while not await self._gets_in(host, port, password):
+            while not await self._gets_in_by_any(host, port, passwords):
                 await self.session.sleep(WAIT_MS)
             if self.users.old is not None and await self._gets_in(host, port, self.users.old):
                 self._broken(host, "accepts a password that was replaced")
+
+    async def _gets_in_by_any(self, host: str, port: int, passwords: list[str]) -> bool:
+        for password in passwords:
+            if await self._gets_in(host, port, password):
+                return True
+        return False
 
     async def _gets_in(self, host: str, port: int, password: str) -> bool:
         wire = Wire(self._net, host, port)

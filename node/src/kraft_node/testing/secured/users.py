@@ -52,6 +52,8 @@ class Users:
         self._world = world
         self.passwords: list[str] = []
         """Passwords of the SCRAM user that a broker may have: the last one acknowledged, and later ones in doubt."""
+        self.doubtful: list[str] = []
+        """Passwords of requests without an answer. A broker may still forward one, so that it replaces a later one."""
         self.old: str | None = None
         """Passwords that are not valid any more, once brokers have read the metadata."""
 
@@ -94,6 +96,7 @@ class Rotator:
         key = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
         answer: Any = await self.session.request(BOOTSTRAP, key, 0, aus([], [row]))
         if answer is None or answer.results[0].error_code:
+            self.users.doubtful.append(password)
             return False
         self.users.old = self.users.passwords[0] if self.users.passwords[0] != password else self.users.old
         del self.users.passwords[:-1]
