@@ -22,7 +22,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.testing.disks.faults import DiskFaults
-from kraft_node.testing.machine import MOVED_PORT, SimCluster, SimMachine
+from kraft_node.testing.machine import CONTROLLER_PORT, MOVED_PORT, SimCluster, SimMachine
 from kraft_node.testing.script import Script
 from kraft_node.testing.workloads.reassignments import ReassignmentOperator
 
@@ -142,6 +142,18 @@ class ClusterFaults(DiskFaults):
                 machine.kill()
                 machine.move(min(ports))
                 machine.start()
+
+    def _replace_rotten(self) -> None:
+        """If all other controllers have moved, move one back first: an empty disk knows the first addresses only."""
+        machine = self.rotten
+        others = [other for other in self.cluster.controllers if other is not machine]
+        none_stayed = all(other.controller_port != CONTROLLER_PORT for other in others)
+        if machine in self.cluster.controllers and others and none_stayed and not self._broken():
+            self.world.note("faults", f"move controller {others[-1].name} back")
+            others[-1].kill()
+            others[-1].move(CONTROLLER_PORT)
+            others[-1].start()
+        super()._replace_rotten()
 
     def _broken_or_led(self) -> bool:
         return self._broken() or any(raft.node.is_leader for _, raft in self._quorum())
