@@ -84,19 +84,20 @@ def test_a_seed_does_the_same_in_every_process() -> None:
     assert traces[0] == traces[1]
 
 
+@pytest.mark.parametrize("option", [[], ["--rare"]])
 def test_a_failing_seed_prints_the_replay_command(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: list[str]
 ) -> None:
-    def broken(seed: int, nodes: int, kind: str) -> SeedResult:
-        result = run(seed, nodes, kind)
+    def broken(seed: int, nodes: int, kind: str, *, rare: bool) -> SeedResult:
+        result = run(seed, nodes, kind, rare=rare)
         result.findings.append(sim.Violation("lost", "t-0", "a record"))
         return result
 
     monkeypatch.setattr(sim, "run", broken)
-    assert sim.main(["--seeds", "1", "--first", "3", "--jobs", "1"]) == 1
+    assert sim.main(["--seeds", "1", "--first", "3", "--jobs", "1", *option]) == 1
     text = capsys.readouterr().out
     assert "BROKEN lost: t-0: a record" in text
-    assert "replay: python -m kraft_node.testing.sim --seed 3 --story" in text
+    assert f"replay: python -m kraft_node.testing.sim {' '.join(['--seed', '3', *option])} --story" in text
 
 
 def test_a_seed_prints_its_story(capsys: pytest.CaptureFixture[str]) -> None:
