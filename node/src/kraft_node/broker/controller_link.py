@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kraft_node.base.request import TokenPrincipal
-from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.errors import ErrorCode, KafkaError, error_name
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.errors import DecodeError
@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 
 Answer: TypeAlias = "Any | KafkaError | OSError"
 """A response message, or the reason why it is missing."""
+
+
+def problem_of(answer: Answer) -> str | None:
+    """The reason why an answer is missing, or its error, as text; None for a success."""
+    if isinstance(answer, OSError | KafkaError):
+        return str(answer)
+    return error_name(answer.error_code) if answer.error_code else None
+
 
 CALLS_MAX: Final = 20_000
 """Maximum of pending requests: twice as many as the broker forwards, so that its own are never refused first."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kraft_protocol.errors import KafkaError, error_name
+from kraft_node.broker.controller_link import problem_of
 from kraft_protocol.ids import DIRECTORY_UNASSIGNED, Uuid
 from kraft_protocol.wire.messages import AssignReplicasToDirsRequest as Request
 
@@ -114,7 +114,7 @@ class DirectoryAssignments:
 
     def _answered(self, taken: dict[tuple[Uuid, int], Uuid], answer: Answer) -> None:
         self._under_way = False
-        problem = _problem(answer)
+        problem = problem_of(answer)
         if problem is not None:
             log.warning("controller did not accept directory assignments count=%d error=%s", len(taken), problem)
             self._later(RETRY_MS)
@@ -128,10 +128,3 @@ class DirectoryAssignments:
                 self.accepted(*replica)
         if self.pending:
             self._later(GATHER_MS)
-
-
-def _problem(answer: Any) -> str | None:
-    """The error of an answer as text; None for a success."""
-    if isinstance(answer, OSError | KafkaError):
-        return str(answer)
-    return error_name(answer.error_code) if answer.error_code else None

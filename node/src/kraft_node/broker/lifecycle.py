@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.broker.controller_link import problem_of
 from kraft_node.metadata.snapshot_state import add_snapshot_end
-from kraft_protocol.errors import KafkaError, error_name
 from kraft_protocol.ids import Uuid, random_uuid
 from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 
@@ -163,7 +163,7 @@ class Lifecycle:
             self.directories_changed()
 
     def _registered(self, answer: Any) -> None:
-        problem = _problem(answer)
+        problem = problem_of(answer)
         if problem is not None:
             self._last_problem = problem
             log.info("broker is not registered yet reason=%s", problem)
@@ -250,7 +250,7 @@ class Lifecycle:
 
     def _heartbeat_answered(self, answer: Any) -> None:
         stopping = self.state == BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        problem = _problem(answer)
+        problem = problem_of(answer)
         if problem is not None:
             log.warning("heartbeat failed broker=%d error=%s", self.identity.node_id, problem)
             self._again(self._heartbeat, SHUTDOWN_RETRY_MS if stopping else self._next_retry())
@@ -348,10 +348,3 @@ class Lifecycle:
         log.info("broker changes its state id=%d from=%s to=%s", self.identity.node_id, self.state.name, state.name)
         self.state = state
         self.on_state(state)
-
-
-def _problem(answer: Any) -> str | None:
-    """Why an answer is not a success."""
-    if isinstance(answer, KafkaError | OSError):
-        return str(answer)
-    return error_name(answer.error_code) if answer.error_code else None

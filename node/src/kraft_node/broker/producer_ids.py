@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base.calls import call_each
-from kraft_protocol.errors import ErrorCode, KafkaError, error_name
+from kraft_node.broker.controller_link import problem_of
+from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
@@ -100,8 +101,5 @@ class ProducerIds:
 
 
 def _problem(answer: Any) -> str | None:
-    if isinstance(answer, OSError | KafkaError):
-        return str(answer)
-    if answer.error_code:
-        return error_name(answer.error_code)
-    return None if answer.producer_id_len > 0 else "an empty block"
+    problem = problem_of(answer)
+    return "an empty block" if problem is None and answer.producer_id_len <= 0 else problem

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kraft_node.base import rare
 from kraft_node.base.env import ColdRead
 from kraft_node.broker.fetch.session import UNKNOWN, FetchPartition, FetchSession, topic_fields
 from kraft_node.partition.listed_offsets import READ_COMMITTED
@@ -81,8 +80,6 @@ def collect(
     look-ups that are not in memory are left for lanes, in `Collected.cold`.
     """
     found = Collected() if before is None else before
-    if rare.takes("answer of one batch"):
-        max_bytes = 1
     remaining = max(max_bytes - found.size_bytes, 0) if found.rows else max_bytes
     is_follower = session.replica_id >= 0
     denied = session.denied

@@ -158,7 +158,7 @@ class FetchHandler:
     def fetch_of(self, ctx: RequestContext, request: Any, session: FetchSession, *, all_rows: bool) -> WaitingFetch:
         """The request with its session, and the limits of broker and quota."""
         replica_id, _ = reader_of(request, ctx.api_version)
-        max_bytes = min(request.max_bytes, self._max_bytes)
+        max_bytes = 1 if rare.takes("answer of one batch") else min(request.max_bytes, self._max_bytes)
         if self._quotas.is_active and replica_id < 0:
             quota_max = self._quotas.fetch_bytes_max(ctx)
             max_bytes = max_bytes if quota_max is None else min(max_bytes, quota_max)

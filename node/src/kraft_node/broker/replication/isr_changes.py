@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base import rare
+from kraft_node.broker.controller_link import problem_of
 from kraft_node.partition.leadership import RECOVERED, Proposal
-from kraft_protocol.errors import KafkaError, error_name
 from kraft_protocol.wire.messages import AlterPartitionRequest as Request
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class IsrChanges:
 
     def _answered(self, sent: dict[tuple[Any, int], tuple[Partition, Proposal]], answer: Answer) -> None:
         self._under_way = False
-        problem = _problem(answer)
+        problem = problem_of(answer)
         if problem is not None:
             log.info("controller did not take ISR changes count=%d error=%s", len(sent), problem)
             again = list(sent.values())
@@ -130,9 +130,3 @@ class IsrChanges:
                 if requested is not None and requested[0].isr_answered(requested[1], row):
                     again.append(requested)
         return [*again, *sent.values()]
-
-
-def _problem(answer: Any) -> str | None:
-    if isinstance(answer, OSError | KafkaError):
-        return str(answer)
-    return error_name(answer.error_code) if answer.error_code else None
