@@ -35,7 +35,7 @@ from kraft_node.testing.controller_laws import ControllerLaws
 from kraft_node.testing.coordinator_laws import CoordinatorLaws
 from kraft_node.testing.machine import CONTROLLER
 from kraft_protocol.ids import ZERO_UUID
-from kraft_protocol.records.batch import check_batch, iter_headers
+from kraft_protocol.records.batch import BatchHeader, check_batch, iter_headers
 from kraft_protocol.records.errors import BatchError
 
 if TYPE_CHECKING:
@@ -337,7 +337,8 @@ class ReplicaLaws:
     def _compare(self, machine: SimMachine, partition: Partition, key: Key, known: _Replica) -> None:
         log = partition.log
         name = f"{partition.topic}-{partition.index}"
-        for raw, header in _batches(log, max(known.compared, log.start_offset), log.high_watermark):
+        for records, header in batches_in(log, max(known.compared, log.start_offset), log.high_watermark):
+            raw = records[header.position : header.position + header.length]
             epoch = log.leader_epochs.epoch_at(max(header.base_offset, log.start_offset))  # records may be deleted
             if epoch != header.partition_leader_epoch:
                 text = f"{machine.name} takes offset {header.base_offset} for one of epoch {epoch}, it is of epoch"
@@ -441,14 +442,15 @@ def _content(image: Any) -> list[Any]:
     return [topics, brokers, configs, quotas, access, users, features, image.next_producer_id]
 
 
-def _batches(log: Any, start: int, end: int) -> Iterator[tuple[memoryview, Any]]:
-    """The whole batches in [start, end), with their headers."""
+def batches_in(log: Any, start: int, end: int) -> Iterator[tuple[memoryview, BatchHeader]]:
+    """The headers of the batches in [start, end) of a node's log, each with the records that it was read with. Ends
+    early where nothing can be read."""
     while start < end:
         found = log.read(start, 1 << 20, limit_offset=end)
         raw = memoryview(found.records if isinstance(found.records, bytes) else found.records.read())
         before = start
         for header in iter_headers(raw):
             start = header.last_offset + 1
-            yield raw[header.position : header.position + header.length], header
+            yield raw, header
         if start == before:
             return

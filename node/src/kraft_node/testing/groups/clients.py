@@ -104,7 +104,7 @@ class GroupClients:
             return
         pause_ms = rng.choice(PAUSES_MS)
         member.session.note(f"is paused for {pause_ms:.0f} ms")
-        member.session.host.paused_until_ms = world.now_ms + pause_ms
+        member.session.pause(pause_ms)
         world.at(pause_ms + rng.random() * 8000, self._pause, member, rng)
 
     # -- the end

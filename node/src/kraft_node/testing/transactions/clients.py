@@ -6,6 +6,7 @@ import random
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from kraft_node.testing.replica_laws import batches_in
 from kraft_node.testing.transactions.copier import GroupCopier, SoleCopier
 from kraft_node.testing.transactions.eraser import Eraser
 from kraft_node.testing.transactions.judge import FinalLog, Judge, LogEntry
@@ -23,7 +24,7 @@ from kraft_node.testing.transactions.versions import TransactionVersionOperator
 from kraft_node.testing.transactions.writer import PlainWriter, TransactionWriter
 from kraft_node.testing.workloads.consumer import fetch_committed
 from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
-from kraft_protocol.records.batch import iter_headers, iter_records
+from kraft_protocol.records.batch import iter_records
 
 if TYPE_CHECKING:
     from kraft_node.testing.cluster_scenario import ClusterScenario
@@ -145,7 +146,7 @@ class TransactionClients:
             return
         pause_ms = rng.choice(PAUSES_MS)
         copier.session.note(f"is paused for {pause_ms:.0f} ms")
-        copier.session.host.paused_until_ms = world.now_ms + pause_ms
+        copier.session.pause(pause_ms)
         world.at(pause_ms + rng.random() * 6000, self._pause, copier, rng)
 
     # -- the end
@@ -230,18 +231,13 @@ def final_log(machines: list[SimMachine], partition: tuple[str, int], *, is_comp
 
 
 def _entries(log: Any) -> list[LogEntry]:
-    entries = []
-    position = log.start_offset
-    while position < log.high_watermark:
-        found = log.read(position, 1 << 20, limit_offset=log.high_watermark)
-        raw = memoryview(found.records if isinstance(found.records, bytes) else found.records.read())
-        before = position
-        for header in iter_headers(raw):
-            marker = marker_of(raw, header) if header.is_control else None
-            for record in iter_records(raw, header):
-                own = (record.offset, header.producer_id, header.producer_epoch, header.is_transactional)
-                value = None if header.is_control else (record.value or b"").decode()
-                entries.append(LogEntry(*own, marker, value))
-            position = header.last_offset + 1
-        assert position > before, f"the log cannot be read at {before}"
+    entries, end, reached = [], log.high_watermark, log.start_offset
+    for raw, header in batches_in(log, reached, end):
+        marker = marker_of(raw, header) if header.is_control else None
+        for record in iter_records(raw, header):
+            own = (record.offset, header.producer_id, header.producer_epoch, header.is_transactional)
+            value = None if header.is_control else (record.value or b"").decode()
+            entries.append(LogEntry(*own, marker, value))
+        reached = header.last_offset + 1
+    assert reached >= end, f"the log cannot be read at {reached}"
     return entries

@@ -75,7 +75,7 @@ class TransactionWriter:
             else:
                 pause_ms = rng.choice(PAUSES_MS)
                 self.session.note(f"{producer.session.name} is paused for {pause_ms:.0f} ms")
-                producer.session.host.paused_until_ms = world.now_ms + pause_ms
+                producer.session.pause(pause_ms)
             await self.session.sleep(rng.random() * rng.choice((50.0, 1000.0)))
         if self.abandons and scripts and not scripts[-1].done:
             self._kill(self._producers[-1], scripts[-1])

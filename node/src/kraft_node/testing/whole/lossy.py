@@ -17,13 +17,14 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.metadata.partitions import NO_LEADER
+from kraft_node.testing.replica_laws import batches_in
 from kraft_node.testing.whole.operators import ChangesOperator
 from kraft_node.testing.workloads.fetching import PartitionReader
 from kraft_node.testing.workloads.producer import BY_NAME, RETRIABLE
 from kraft_node.testing.workloads.session import BOOTSTRAP, ClusterSession
 from kraft_node.testing.world import START_WALL_MS
 from kraft_protocol.errors import ErrorCode
-from kraft_protocol.records.batch import build_batch, iter_headers, iter_records
+from kraft_protocol.records.batch import build_batch, iter_records
 from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
 
@@ -252,18 +253,14 @@ class LossyClients:
 
 def _entries(log: Any) -> list[Entry]:
     entries: list[Entry] = []
-    position = log.start_offset
-    while position < log.end_offset:
-        found = log.read(position, 1 << 20, limit_offset=log.end_offset)
-        raw = memoryview(found.records if isinstance(found.records, bytes) else found.records.read())
-        before = position
-        for header in iter_headers(raw):
-            entries += [
-                (record.offset, (record.value or b"").decode(), header.partition_leader_epoch)
-                for record in iter_records(raw, header)
-            ]
-            position = header.last_offset + 1
-        assert position > before, f"the log cannot be read at {before}"
+    reached = log.start_offset
+    for raw, header in batches_in(log, reached, log.end_offset):
+        entries += [
+            (record.offset, (record.value or b"").decode(), header.partition_leader_epoch)
+            for record in iter_records(raw, header)
+        ]
+        reached = header.last_offset + 1
+    assert reached >= log.end_offset, f"the log cannot be read at {reached}"
     return entries
 
 

@@ -52,7 +52,7 @@ def _unknown_segments(found: list[str], log: Any) -> list[str]:
 
 
 def opened_often(machine: SimMachine) -> str | None:
-    """A file that is open too often; None if there is none."""
+    """The first file that is open more than OPENED_MAX times, as text; None without one."""
     opened = Counter(file.path for file in machine.disk.opened)
     for path, count in sorted(opened.items()):
         if count > OPENED_MAX:
@@ -61,7 +61,7 @@ def opened_often(machine: SimMachine) -> str | None:
 
 
 def extra_connections(cluster: SimCluster, machine: SimMachine) -> str | None:
-    """Connections that a node holds although their other ends have gone; None if there are none."""
+    """How many more connections a node holds than its machine has accepted, as text; None if it holds no more."""
     node = machine.node
     if node is None:
         return None

@@ -63,6 +63,10 @@ class ClusterSession:
         """Add a line to the run's story under the client's name."""
         self.world.note(self.name, what)
 
+    def pause(self, duration_ms: float) -> None:
+        """Stop the client's process for this time."""
+        self.host.paused_until_ms = self.world.now_ms + duration_ms
+
     def sleep(self, duration_ms: float) -> Moment[None]:
         """A moment to await, `duration_ms` milliseconds from now; later if the client's host is paused then."""
         return sleep(self.world, duration_ms, self.host)
