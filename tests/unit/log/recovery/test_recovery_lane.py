@@ -108,7 +108,7 @@ def test_a_log_killed_during_a_flush_is_flushed_before_its_records_count() -> No
 
 @pytest.mark.parametrize("request_again", [False, True])
 def test_a_waiting_log_whose_topic_loses_its_policy_is_still_announced(request_again: bool) -> None:
-    """The loop opened it instead, and told nobody: a follower never fetched, and refused batches were forgotten."""
+    """The loop opened the log without a notice. So a follower never fetched, and refused batches were forgotten."""
     node = killed(partitions=5)
     policy = {"flush.messages": "1"}
     manager = node.start(topic_config=lambda _topic: make_config(policy))
