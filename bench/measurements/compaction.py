@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple
 from kraft_node.log.compaction.cleaning import Cleaning, Slices
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.recovery.opening import open_log
-from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.segments.files import FileCache
 from kraft_node.runtime.disk import RealDisk
 from kraft_protocol.records.batch import build_batch
 from kraft_protocol.records.compression import Compression

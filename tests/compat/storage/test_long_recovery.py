@@ -12,8 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kraft_node.log import names
 from kraft_node.log.config import make_config
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.recovery.opening import open_log
-from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.segments.files import FileCache
 from kraft_node.runtime.env import RealEnv
 from kraft_protocol.records.batch import build_batch
 from tests.compat.members import wait_for

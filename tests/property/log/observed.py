@@ -37,7 +37,7 @@ class Segment(NamedTuple):
 def segments_of(log: Log) -> list[Segment]:
     found = []
     for number, base in enumerate(log.segment_bases):
-        segment = log.segment(number)
+        segment = log.segments.at(number)
         data = segment.file().pread(0, segment.size)
         found.append(Segment(base, log.segment_end(number), data, whole_headers(data)))
     return found

@@ -30,7 +30,7 @@ def all_data(log: Log) -> list[Record]:
     """Records except markers, from the start; compaction may have left nothing at the end."""
     found = []
     for number in range(len(log.segment_bases)):
-        data = log.segment(number).file().pread(0, log.segment(number).size)
+        data = log.segments.at(number).file().pread(0, log.segments.at(number).size)
         for header in whole_headers(data):
             if not header.is_control:
                 found += [record for record in iter_records(data, header) if record.offset >= log.start_offset]
@@ -40,7 +40,7 @@ def all_data(log: Log) -> list[Record]:
 def headers(log: Log) -> list[BatchHeader]:
     found: list[BatchHeader] = []
     for number in range(len(log.segment_bases)):
-        found += whole_headers(log.segment(number).file().pread(0, log.segment(number).size))
+        found += whole_headers(log.segments.at(number).file().pread(0, log.segments.at(number).size))
     return found
 
 

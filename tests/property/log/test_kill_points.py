@@ -159,7 +159,7 @@ class Story:
     def replicate(self) -> None:
         ends = [self.log.high_watermark]
         for number in range(len(self.log.segment_bases)):
-            segment = self.log.segment(number)
+            segment = self.log.segments.at(number)
             ends += [header.next_offset for header in whole_headers(segment.file().pread(0, segment.size))]
         self.log.high_watermark = max(self.log.high_watermark, self.rng.choice(ends))
 
@@ -240,7 +240,7 @@ def check_by_batches(log: Log) -> None:
     begun: dict[int, int] = {}
     ended: set[tuple[int, int]] = set()
     for number in range(len(log.segment_bases)):
-        segment = log.segment(number)
+        segment = log.segments.at(number)
         data = segment.file().pread(0, segment.size)
         for header in whole_headers(data):
             epochs.setdefault(header.partition_leader_epoch, header.base_offset)

@@ -39,9 +39,9 @@ from kraft_node.log.compaction import cleaner, cleaning
 from kraft_node.log.config import LONG_MAX, make_config
 from kraft_node.log.errors import CutLater
 from kraft_node.log.log import Log
+from kraft_node.log.log_dir import PENDING_INDEX_BYTES
 from kraft_node.log.manager.timing import Timing
 from kraft_node.log.recovery.background import LogIsRecovering
-from kraft_node.log.segments.files import PENDING_INDEX_BYTES
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import NewRecord, build_batch, iter_records
 from kraft_protocol.records.control import build_marker

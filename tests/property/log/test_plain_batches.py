@@ -98,7 +98,7 @@ def one_pass(log: Log, first_dirty: int, now: int, keys_max: int, found: list[ob
             break
     disk = log.dir.env.disk
     for number, base in enumerate(log.segment_bases[:-1]):
-        segment = log.segment(number)
+        segment = log.segments.at(number)
         segment.finish()
         for suffix in (".log", ".index", ".timeindex") if segment.size else ():
             file = disk.open(f"{log.path}/{base:020d}{suffix}", read_only=True)

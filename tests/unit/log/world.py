@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from kraft_node.log.config import make_config
-from kraft_node.log.log import FetchSlice, Log
+from kraft_node.log.log import Log
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.recovery.opening import open_log
-from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.results import FetchSlice
+from kraft_node.log.segments.files import FileCache
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.world import START_WALL_MS, SimHost, World
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -73,7 +75,7 @@ def data_records(log: Log) -> list[Record]:
 def _with_headers(log: Log) -> list[tuple[Record, Any]]:
     found = []
     for number in range(len(log.segment_bases)):
-        data = log.segment(number).file().pread(0, log.segment(number).size)
+        data = log.segments.at(number).file().pread(0, log.segments.at(number).size)
         for header in whole_headers(data):
             found += [(record, header) for record in iter_records(data, header) if record.offset >= log.start_offset]
     return found

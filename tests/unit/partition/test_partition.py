@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kraft_node.log.config import make_config
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.producers.verification import VERIFIED
 from kraft_node.log.recovery.opening import open_log
-from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.segments.files import FileCache
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.partition.listed_offsets import (
     EARLIEST,

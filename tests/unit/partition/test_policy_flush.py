@@ -11,9 +11,9 @@ import pytest
 from kraft_node.log import flushing
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.recovery.opening import open_log
-from kraft_node.log.segments.files import FileCache, LogDir
-from kraft_node.log.waiting import policy_flush
+from kraft_node.log.segments.files import FileCache
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.partition.acks import ACKS_ALL, appended, is_acknowledged, when_acknowledged
 from kraft_node.partition.partition import Partition
@@ -131,12 +131,14 @@ def test_logs_prepared_before_a_shortage_of_descriptors_are_flushed(monkeypatch:
     partitions = [led(world, number) for number in range(3)]
     fail = [OSError(errno.EMFILE, "too many open files")]
 
-    def scarce(log: Log, *given: Any, **more: Any) -> policy_flush.Flush:
+    begin = Log.begin_flush
+
+    def scarce(log: Log) -> flushing.Flush:
         if fail and log is partitions[1].log:
             raise fail.pop()
-        return flushing.Flush(log, *given, **more)
+        return begin(log)
 
-    monkeypatch.setattr(policy_flush, "Flush", scarce)
+    monkeypatch.setattr(Log, "begin_flush", scarce)
     outcome = [append(partition, ACKS_ONE) for partition in partitions]
     world.rest(5000)
     assert not fail

@@ -5,6 +5,8 @@
 | `log`, `results` | one partition: append, read, start, end and last stable offset |
 | `appending` | the slow path of appends: everything but one plain batch; a follower's fetched batches |
 | `runs` | a follower's appends of several batches with one write |
+| `seams` | what the parts of a log need of it |
+| `log_dir` | the shared parts of all logs of one log directory |
 | `validate` | whether a batch may be stored unchanged, and otherwise in which form |
 | `trimming`, `lookup`, `timestamps`, `flushing` | retention and truncation; reads and searches; fsync |
 | `segments` | the files of one log, their indexes, and the limited number of open files |

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.log import names
 from kraft_node.log.config import LONG_MAX
-from kraft_node.log.errors import is_shortage
 from kraft_node.log.producers.verification import VERIFIED, Guard
 from kraft_node.log.results import AppendInfo
 from kraft_node.log.runs import fitting, write_run
@@ -45,7 +44,7 @@ from kraft_protocol.records.control import ControlType, built_marker, parse_cont
 from kraft_protocol.records.errors import BatchError, InvalidBatch, UnsupportedMagic
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
+    from kraft_node.log.seams import AppendedLog, TransactionalLog
 
 Marker: TypeAlias = tuple[ControlType, int]
 """Type and coordinator epoch of a control batch."""
@@ -54,7 +53,7 @@ HEAD: Final = Struct(">qii")
 
 
 def append_as_leader(
-    log: Log,
+    log: AppendedLog,
     records: Buffer,
     leader_epoch: int,
     now_ms: int,
@@ -91,7 +90,9 @@ def append_as_leader(
     return AppendInfo(first_base, last, now_ms if log.config.log_append_time else NO_TIMESTAMP, log.start_offset)
 
 
-def append_own(log: Log, batch: Buffer, leader_epoch: int, now_ms: int, guard: Guard | None = VERIFIED) -> AppendInfo:
+def append_own(
+    log: AppendedLog, batch: Buffer, leader_epoch: int, now_ms: int, guard: Guard | None = VERIFIED
+) -> AppendInfo:
     """Append a batch that this broker has just built for itself: a coordinator's records, or a marker.
 
     Its CRC and numbers are right by construction. So only its size and its producer are checked, unless the topic
@@ -121,7 +122,7 @@ def append_own(log: Log, batch: Buffer, leader_epoch: int, now_ms: int, guard: G
     return AppendInfo(base, last, NO_TIMESTAMP, log.start_offset)
 
 
-def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> AppendInfo:
+def append_as_follower(log: AppendedLog, records: Buffer, leader_epoch: int | None) -> AppendInfo:
     """See `Log.append_as_follower`."""
     first_base = log.end_offset
     now_ms = log.dir.env.clock.wall_ms()
@@ -155,7 +156,7 @@ def append_as_follower(log: Log, records: Buffer, leader_epoch: int | None) -> A
 
 
 def check_producer(
-    log: Log, header: BatchHeader, guard: Guard | None = VERIFIED, *, internal: bool = False
+    log: AppendedLog, header: BatchHeader, guard: Guard | None = VERIFIED, *, internal: bool = False
 ) -> AppendInfo | None:
     """Where a batch is stored that its producer has sent before; None for a new batch.
 
@@ -175,7 +176,7 @@ def check_producer(
 # --- checks ---
 
 
-def _checked(log: Log, records: Buffer) -> list[BatchHeader]:
+def _checked(log: AppendedLog, records: Buffer) -> list[BatchHeader]:
     headers = []
     position = 0
     try:
@@ -194,7 +195,7 @@ def _checked(log: Log, records: Buffer) -> list[BatchHeader]:
     return headers
 
 
-def _check_size(log: Log, size: int) -> None:
+def _check_size(log: AppendedLog, size: int) -> None:
     config = log.config
     if size > config.max_message_bytes:
         raise KafkaError(
@@ -210,7 +211,7 @@ def _check_size(log: Log, size: int) -> None:
 
 
 def _check_as_leader(
-    log: Log, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool, checked: Checked | None
+    log: AppendedLog, records: Buffer, header: BatchHeader, now_ms: int, *, internal: bool, checked: Checked | None
 ) -> bool:
     """Raise KafkaError unless the batch may be stored. Returns whether its header must be rewritten."""
     name, config = log.name, log.config
@@ -245,7 +246,7 @@ def _check_as_leader(
 
 
 def _recoded(
-    log: Log, records: Buffer, header: BatchHeader, checked: Checked | None, *, internal: bool
+    log: AppendedLog, records: Buffer, header: BatchHeader, checked: Checked | None, *, internal: bool
 ) -> bytes | None:
     """The records in the topic's codec, if the batch has another codec. Raises LongRecode, KafkaError."""
     codec = target_codec(log.config, header.compression)
@@ -258,7 +259,7 @@ def _recoded(
     return checked.payload
 
 
-def _may_be_out_of_time(log: Log, header: BatchHeader, now_ms: int) -> bool:
+def _may_be_out_of_time(log: AppendedLog, header: BatchHeader, now_ms: int) -> bool:
     """Whether a record may be too old or too new; the header has only the latest timestamp."""
     config = log.config
     latest = now_ms + config.message_timestamp_after_max_ms
@@ -269,7 +270,7 @@ def _may_be_out_of_time(log: Log, header: BatchHeader, now_ms: int) -> bool:
 
 
 def _store(
-    log: Log,
+    log: AppendedLog,
     records: Buffer,
     header: BatchHeader,
     leader_epoch: int,
@@ -304,7 +305,7 @@ def _store(
         _note_producer(log, header, base, marker)
 
 
-def _marker(log: Log, records: Buffer, header: BatchHeader) -> Marker:
+def _marker(log: AppendedLog, records: Buffer, header: BatchHeader) -> Marker:
     """Type and coordinator epoch of a control batch of a producer."""
     try:
         record = next(iter(iter_records(records, header)))
@@ -313,7 +314,7 @@ def _marker(log: Log, records: Buffer, header: BatchHeader) -> Marker:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.name}: {e}") from None
 
 
-def _note_producer(log: Log, header: BatchHeader, base: int, marker: Marker | None) -> None:
+def _note_producer(log: AppendedLog, header: BatchHeader, base: int, marker: Marker | None) -> None:
     """Apply a producer's batch, or its marker, that is in the log at `base`. Raises KafkaError KAFKA_STORAGE_ERROR."""
     if marker is None:
         log.producers.appended(header, base)
@@ -324,13 +325,17 @@ def _note_producer(log: Log, header: BatchHeader, base: int, marker: Marker | No
     try:
         end_transaction(log, header, base, coordinator_epoch, aborted=kind == ControlType.ABORT)
     except OSError as e:
-        if is_shortage(e):
-            log.dir.unsettled(log)
-        raise log.dir.fail(e) from e
+        raise log.fail_half_done(e) from e
 
 
 def end_transaction(
-    log: Log, header: BatchHeader, offset: int, coordinator_epoch: int, *, aborted: bool, indexed: bool = False
+    log: TransactionalLog,
+    header: BatchHeader,
+    offset: int,
+    coordinator_epoch: int,
+    *,
+    aborted: bool,
+    indexed: bool = False,
 ) -> None:
     """Apply the marker at `offset`: the transaction ends; an aborted transaction is added to the index unless it is
     `indexed`.
@@ -340,7 +345,7 @@ def end_transaction(
     txn = log.producers.end_transaction(header, offset, coordinator_epoch, log.high_watermark, aborted=aborted)
     if txn is not None and aborted and not indexed:
         entry = txn_index.AbortedTxn(txn.producer_id, txn.first_offset, offset, log.producers.stable_after(txn))
-        segment = log.segment(log.segment_number(offset))
+        segment = log.segments.at(log.segment_number(offset))
         txn_index.append(log.dir.env.disk, segment.path(names.TXN_INDEX), entry)
         if segment.base not in log.txn_bases:
             log.txn_bases += (segment.base,)

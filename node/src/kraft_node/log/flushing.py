@@ -15,7 +15,7 @@ from kraft_node.log.errors import is_shortage
 from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS, Originals, write_file
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
+    from kraft_node.log.seams import FlushedLog
 
 
 SNAPSHOT_BYTES: Final = 16 << 20
@@ -25,7 +25,7 @@ Without a snapshot, recovery would read the segment's batches from the first, fa
 """
 
 
-def write_epochs(log: Log) -> None:
+def write_epochs(log: FlushedLog) -> None:
     """Write the leader epochs; durable only after the next flush. Raises OSError."""
     try:
         epochs_writer(log)()
@@ -34,7 +34,7 @@ def write_epochs(log: Log) -> None:
         raise
 
 
-def epochs_writer(log: Log, originals: Originals | None = None) -> Callable[[], None]:
+def epochs_writer(log: FlushedLog, originals: Originals | None = None) -> Callable[[], None]:
     """Work for any thread that writes the current leader epochs; it raises OSError.
 
     `originals` belongs to the thread: the first epoch is the same for most logs.
@@ -64,7 +64,7 @@ class Flush:
 
     __slots__ = ("_directories", "_disk", "_log", "_names", "_path", "_paths", "_truncations", "_whole", "up_to")
 
-    def __init__(self, log: Log, up_to: int, *, closing: bool = False, indexes: bool = False) -> None:
+    def __init__(self, log: FlushedLog, up_to: int, *, closing: bool = False, indexes: bool = False) -> None:
         """Prepare to make everything below `up_to` durable; with `indexes` also the indexes of the active segment.
 
         `closing`: at a clean stop, which needs the indexes and makes the log directory's names durable itself. Raises
@@ -72,10 +72,10 @@ class Flush:
         """
         indexes |= closing
         if indexes:
-            log.active.index_written = False
+            log.segments.active.index_written = False
         if log.leader_epochs.dirty:
             write_epochs(log)
-        position = log.active.size
+        position = log.segments.active.size
         if up_to == log.end_offset and position - log.snapshot_position >= SNAPSHOT_BYTES:
             log.snapshot_position = position
             log.take_snapshot(up_to)
@@ -121,15 +121,15 @@ class Flush:
         return True
 
 
-def _paths(log: Log, up_to: int, *, with_names: bool, indexes: bool) -> list[str]:
+def _paths(log: FlushedLog, up_to: int, *, with_names: bool, indexes: bool) -> list[str]:
     paths: list[str] = []
     first = log.segment_number(log.recovery_point - 1)  # which may have been active when it was flushed
     last = log.segment_number(up_to if up_to == log.end_offset else up_to - 1)
     for place in range(first, last + 1):
-        segment = log.segment(place)
+        segment = log.segments.at(place)
         paths.append(segment.path(names.LOG))  # also for an empty segment: its truncation must be durable
         # The active segment's indexes can wait: recovery continues from the valid entries that it finds.
-        if indexes or segment is not log.active:
+        if indexes or segment is not log.segments.active:
             paths.append(segment.path(names.INDEX))
             paths.append(segment.path(names.TIME_INDEX))
         if segment.base in log.txn_bases:
@@ -156,7 +156,7 @@ def fsync_path(disk: Disk, path: str) -> None:
         file.close()
 
 
-def flush_now(log: Log) -> None:
+def flush_now(log: FlushedLog) -> None:
     """Fsync everything on this thread. Raises OSError."""
     if not log.is_durable:
         flush = Flush(log, log.end_offset)
@@ -164,12 +164,12 @@ def flush_now(log: Log) -> None:
         flush.done()
 
 
-def _again(log: Log, done: Callable[[], None] | None, indexes: bool) -> None:
+def _again(log: FlushedLog, done: Callable[[], None] | None, indexes: bool) -> None:
     if not log.closed and log.dir.failed is None:
         schedule(log, done, indexes=indexes)
 
 
-def schedule(log: Log, done: Callable[[], None] | None = None, *, indexes: bool = False) -> None:
+def schedule(log: FlushedLog, done: Callable[[], None] | None = None, *, indexes: bool = False) -> None:
     """Fsync the data written so far in the directory's thread; then move the recovery point and call `done`.
 
     Without `done`, only the part before the active segment, after a roll; at most one job without `done` at a time.
@@ -177,7 +177,7 @@ def schedule(log: Log, done: Callable[[], None] | None = None, *, indexes: bool 
     if log.flush_scheduled and done is None:
         return
     try:
-        flush = Flush(log, log.end_offset if done is not None else log.active.base, indexes=indexes)
+        flush = Flush(log, log.end_offset if done is not None else log.segments.active.base, indexes=indexes)
     except OSError as e:
         log.dir.fail(e)
         if is_shortage(e):
@@ -199,7 +199,7 @@ def schedule(log: Log, done: Callable[[], None] | None = None, *, indexes: bool 
             _again(log, done, indexes)
         elif done is not None:
             done()
-        elif log.recovery_point < log.active.base and not log.closed and log.dir.failed is None:
+        elif log.recovery_point < log.segments.active.base and not log.closed and log.dir.failed is None:
             schedule(log)  # for segments that were rolled meanwhile
 
     def submit() -> None:

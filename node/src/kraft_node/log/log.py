@@ -8,7 +8,6 @@ offline, damage ends this log; both are reported as KAFKA_STORAGE_ERROR.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from typing import Final, TypeVar
@@ -16,17 +15,18 @@ from typing import Final, TypeVar
 from fastcrc.crc32 import iscsi as crc32c
 
 from kraft_node.base import rare
-from kraft_node.log import flushing, lookup, trimming
+from kraft_node.log import flushing, lookup, names, trimming
 from kraft_node.log.appending import append_as_follower, check_producer
 from kraft_node.log.appending import append_as_leader as append_slowly
 from kraft_node.log.checkpoints.leader_epochs import LeaderEpochs
 from kraft_node.log.config import LONG_MAX, LogConfig, draw_jitter
 from kraft_node.log.errors import LogDirDamaged, is_shortage
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.producers.replay import take_snapshot
 from kraft_node.log.producers.verification import VERIFIED, Guard
 from kraft_node.log.resting.resting_log import RestingLog
 from kraft_node.log.results import AppendInfo, FetchSlice
-from kraft_node.log.segments.files import LogDir, Put, write_file
+from kraft_node.log.segments.files import Put
 from kraft_node.log.segments.segment import RELATIVE_OFFSET_MAX, Segment
 from kraft_node.log.segments.segment_list import SegmentList
 from kraft_node.log.timestamps import Partial
@@ -163,18 +163,10 @@ class Log(RestingLog):
         """Base offsets of all segments, ascending."""
         return self.segments.bases
 
-    def segment_sizes(self) -> list[int]:
-        """Sizes of their .log files."""
-        return self.segments.sizes
-
     @property
     def size_bytes(self) -> int:
         """The size of all .log files."""
         return self.segments.size_bytes
-
-    def segment(self, number: int) -> Segment:
-        """The segment with that number in `segment_bases`."""
-        return self.segments.at(number)
 
     def segment_number(self, offset: int) -> int:
         """The number of the segment that holds `offset`; 0 for offsets before all segments."""
@@ -303,6 +295,10 @@ class Log(RestingLog):
             return True
         return segment.index_room(self.config.segment_index_bytes) <= 0
 
+    def forget_times(self) -> None:
+        """Records are gone: what is known about the largest timestamp may be wrong."""
+        self.max_timestamp_cache = self.partial_times = None
+
     def roll(self, base: int) -> Segment:
         """Begin a new segment at `base`, and fsync the old segment in the background. Raises OSError. Creates the file
         at once: old segments may be deleted before the next append, and the end of the log must stay known."""
@@ -343,7 +339,7 @@ class Log(RestingLog):
 
     def take_snapshot(self, offset: int, put: Put | None = None) -> None:
         """Write the producers as of `offset` (or have `put` do so); needs an fsync to last. Raises OSError."""
-        take_snapshot(self, offset, put or partial(write_file, self.dir.env.disk))
+        take_snapshot(self, offset, put)
 
     def indexed(self, position: int) -> None:
         """Take a snapshot now and then: after a kill only the tail is read for producers (`page_cache`)."""
@@ -464,13 +460,6 @@ class Log(RestingLog):
         return not self.unflushed and not self.leader_epochs.dirty and self.cuts_synced == self.truncations
 
     @property
-    def promised_high_watermark(self) -> int:
-        """The checkpoint value: a power loss may restore records above the recovery point that were truncated."""
-        if self.truncations > max(self.cuts_synced, 0):
-            return min(self.high_watermark, self.recovery_point)
-        return self.high_watermark
-
-    @property
     def settled_end(self) -> int:
         """Up to where records may count as stored by this replica: the end, unless `flush.messages` awaits a flush."""
         unsettled = self.unsettled
@@ -485,6 +474,15 @@ class Log(RestingLog):
         self._guard(lambda: flushing.flush_now(self))
         policy_flush.abandon(self, ErrorCode.NONE)
 
+    def begin_flush(self) -> flushing.Flush:
+        """Prepare to make everything durable; the caller has it done in a lane. Raises OSError."""
+        return flushing.Flush(self, self.end_offset)
+
+    def unflushed_files(self) -> list[str]:
+        """The files of records that no flush covers: also of closed segments, whose flush may wait in its lane."""
+        bases = self.segments.bases[self.segment_number(self.recovery_point) :]
+        return [f"{self.path}/{base:020d}{names.LOG}" for base in bases]
+
     def flush_in_background(self, done: Callable[[], None] | None = None) -> None:
         """Fsync the data written so far in the directory's thread, then move the recovery point."""
         flushing.schedule(self, done)
@@ -495,6 +493,3 @@ class Log(RestingLog):
         self.dir.budget.written.pop(self, None)
         self.segments.retire()
         policy_flush.closed(self)
-
-
-__all__ = ["AppendInfo", "FetchSlice", "Log"]

@@ -25,28 +25,12 @@ UNREAD_BYTES_MAX: Final = 1 << 20
 class ReadableLog(TimedLog, Protocol):
     """What a look-up needs of a log."""
 
-    end_offset: int
-    txn_bases: tuple[int, ...]
     max_timestamp_cache: tuple[tuple[int, int], tuple[int, int] | None] | None
-
-    @property
-    def active(self) -> Segment:
-        """The segment for appends, which is the last."""
-        ...
-
-    @property
-    def segment_bases(self) -> list[int]:
-        """Base offsets of all segments, ascending; the last is the active segment's."""
-        ...
-
-    def segment(self, number: int) -> Segment:
-        """The segment with that number in `segment_bases`."""
-        ...
 
 
 def read(log: ReadableLog, offset: int, max_bytes: int, limit: int, *, min_one: bool, waits: bool) -> FetchSlice:
     """The result of `Log.read` for an offset below `limit`. Raises OSError, LogDirDamaged, ColdRead."""
-    active = log.active
+    active = log.segments.active
     position = active.ends.get(offset)
     if position is not None and limit >= log.end_offset and 0 < (length := active.size - position) <= max_bytes:
         return FetchSlice(offset, FileSlice(active.file(), position, length), active, limit)
@@ -63,7 +47,7 @@ def _search(log: ReadableLog, offset: int, max_bytes: int, limit: int, *, min_on
         if found is not None:
             return found
         number += 1  # compaction can remove the last offsets of a segment
-        if number >= len(log.segments) or log.segment(number).base >= limit:
+        if number >= len(log.segments) or log.segments.at(number).base >= limit:
             return FetchSlice(offset, b"", None, limit)
 
 
@@ -110,7 +94,7 @@ def offset_for_timestamp(log: ReadableLog, timestamp: int, unread_max: int | Non
     number, end = log.segments.first_reaching(first, timestamp), len(log.segments)
     while number < end:
         if log.segments.max_timestamp(number) >= timestamp:
-            found = _first_at_least(log.segment(number), timestamp, log.start_offset)
+            found = _first_at_least(log.segments.at(number), timestamp, log.start_offset)
             if found is not None:
                 return found
         number += 1  # the newest records were deleted, or removed by compaction
@@ -125,7 +109,7 @@ def _check_read(log: ReadableLog, first: int, timestamp: int, unread_max: int) -
     if timestamp == MAX_TIMESTAMP and log.segments.base_at(first) < log.start_offset:
         known = log.partial_times
         if known is None or known.base != log.segments.base_at(first) or known.start_offset != log.start_offset:
-            segment = log.segment(first)
+            segment = log.segments.at(first)
             begin = segment.lookup(log.start_offset)
         else:
             begin = known.position
@@ -139,12 +123,12 @@ def _largest(log: ReadableLog) -> tuple[int, int] | None:
     for number in range(log.segment_number(log.start_offset), len(log.segments)):
         found = log.segments.max_timestamp(number)
         if found > largest and log.segments.base_at(number) < log.start_offset:
-            part = partial_of(log.segment(number), log.start_offset, log.partial_times)
+            part = partial_of(log.segments.at(number), log.start_offset, log.partial_times)
             log.partial_times = part
             found = part.largest
         if found > largest:
             best, largest = number, found
-    return None if best is None else _first_at_least(log.segment(best), largest, log.start_offset)
+    return None if best is None else _first_at_least(log.segments.at(best), largest, log.start_offset)
 
 
 def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tuple[int, int] | None:

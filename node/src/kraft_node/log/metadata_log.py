@@ -24,10 +24,11 @@ from kraft_node.log.checkpoints import bootstrap, partition_metadata, quorum_sta
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.errors import LogDirDamaged
 from kraft_node.log.log import Log
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.manager.directory import lock_directory
 from kraft_node.log.recovery.opening import open_log
 from kraft_node.log.segments import segment_list
-from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.segments.files import FileCache
 from kraft_node.raft.log_view import SnapshotId
 from kraft_node.raft.membership.quorum import QuorumState
 from kraft_node.raft.storage import SnapshotFile, Work

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 from kraft_node.log.errors import LogDirDamaged
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
+    from kraft_node.log.seams import AppendedLog
     from kraft_protocol.buffers import Buffer
     from kraft_protocol.records.batch import BatchHeader
 
 
-def fitting(log: Log, headers: Sequence[BatchHeader], start: int, now_ms: int) -> list[BatchHeader]:
+def fitting(log: AppendedLog, headers: Sequence[BatchHeader], start: int, now_ms: int) -> list[BatchHeader]:
     """The successive batches from `headers[start]` on that the active segment can take in one write.
 
     They continue the log in its latest epoch, and none of them begins a segment. Empty if not even the first does.
     A marker is the last of them: after a kill, the index of aborted transactions is trusted up to the batch of the last
     index entry on disk. So no entry may be written for a later batch before the marker is noted.
     """
-    segment = log.active
+    segment = log.segments.active
     found: list[BatchHeader] = []
     if not segment.size:
         return found
@@ -41,7 +41,7 @@ def fitting(log: Log, headers: Sequence[BatchHeader], start: int, now_ms: int) -
     return found
 
 
-def write_run(log: Log, records: Buffer, headers: Sequence[BatchHeader]) -> None:
+def write_run(log: AppendedLog, records: Buffer, headers: Sequence[BatchHeader]) -> None:
     """As `Log.write_batch`, for the batches in `records`, whose headers `fitting` has returned.
 
     Raises KafkaError KAFKA_STORAGE_ERROR.
@@ -50,7 +50,7 @@ def write_run(log: Log, records: Buffer, headers: Sequence[BatchHeader]) -> None
     if log_dir.failed is not None:
         raise log_dir.storage_error()
     try:
-        log.active.append_run(records, headers)
+        log.segments.active.append_run(records, headers)
     except (OSError, LogDirDamaged) as e:
         raise log.fail_half_done(e) from e
     log.end_offset = headers[-1].next_offset

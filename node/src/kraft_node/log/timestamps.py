@@ -9,46 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.log_dir import LogDir
+from kraft_node.log.seams import StoredLog
 from kraft_node.log.segments.content import records_of
-from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.segments.files import FileCache
 from kraft_node.log.segments.scan import BadBatch, batches
 from kraft_node.log.segments.segment import Segment
 from kraft_protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from kraft_node.log.segments.segment_list import SegmentList
 
 UNREAD_MAX: Final = 8
 """Segments with times that are read on the loop: under a millisecond if their indexes are in memory."""
 FILES_MAX: Final = 4
 
 
-class TimedLog(Protocol):
+class TimedLog(StoredLog, Protocol):
     """What a look-up by time needs of a log."""
 
     closed: bool
-    dir: LogDir
-    segments: SegmentList
-    start_offset: int
     truncations: int
     partial_times: Partial | None
-
-    @property
-    def name(self) -> str:
-        """The partition as `topic-number`, for messages."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """The directory with the log's files."""
-        ...
-
-    def segment_number(self, offset: int) -> int:
-        """The number of the segment that holds `offset`; 0 for offsets before all segments."""
-        ...
 
     def unreadable(self, error: OSError | LogDirDamaged) -> KafkaError:
         """A lane could not read a segment: take the directory offline, or end this replica if it is damaged."""

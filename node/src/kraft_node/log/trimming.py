@@ -17,7 +17,7 @@ from kraft_node.log.waiting import policy_flush
 from kraft_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
+    from kraft_node.log.seams import CopiedLog, LogT, TrimmedLog
 
 TURN_STEP: Final = 2
 """Segments dropped per step of a turn."""
@@ -29,11 +29,11 @@ DROP_STEP: Final = 16
 """Segments checked and dropped at once: about a millisecond, five files each."""
 
 
-def _drop_first(log: Log, count: int) -> int:
+def _drop_first(log: TrimmedLog, count: int) -> int:
     """Drop the first `count` closed segments. Returns the freed bytes."""
     dropped = {log.segments.base_at(number) for number in range(count)}
     freed = log.segments.drop_first(count)
-    log.max_timestamp_cache = log.partial_times = None
+    log.forget_times()
     _drop_snapshots(log, [at for at in log.producer_snapshots if at in dropped])
     first = log.segments.first_base
     if log.start_offset < first:
@@ -42,7 +42,7 @@ def _drop_first(log: Log, count: int) -> int:
     return freed
 
 
-def _drop_snapshots(log: Log, offsets: Sequence[int]) -> None:
+def _drop_snapshots(log: TrimmedLog, offsets: Sequence[int]) -> None:
     if not offsets:
         return
     doomed = set(offsets)
@@ -50,15 +50,15 @@ def _drop_snapshots(log: Log, offsets: Sequence[int]) -> None:
     remove_files(log.dir.env.disk, [f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}" for offset in offsets])
 
 
-def drop_old_snapshots(log: Log, recovery_point: int) -> None:
+def drop_old_snapshots(log: TrimmedLog, recovery_point: int) -> None:
     """Drop the snapshots inside segments that a recovery from `recovery_point` or later does not need."""
     known = [at for at in log.producer_snapshots if at <= recovery_point][:-1]
     if known:
-        bases = set(log.segment_bases)
+        bases = set(log.segments.bases)
         _drop_snapshots(log, [at for at in known if at not in bases])
 
 
-def drop_before_start(log: Log, most: int | None = None) -> int:
+def drop_before_start(log: TrimmedLog, most: int | None = None) -> int:
     """Drop up to `most` segments that end at or before the log's start. Returns the freed bytes. Raises OSError."""
     closed = len(log.segments) - 1
     last = closed if most is None else min(most, closed)
@@ -68,7 +68,7 @@ def drop_before_start(log: Log, most: int | None = None) -> int:
     return _drop_first(log, count) if count else 0
 
 
-def drop_later(log: Log) -> None:
+def drop_later(log: TrimmedLog) -> None:
     """Drop the rest before the log's start in later turns of the loop."""
 
     def step() -> bool:
@@ -84,12 +84,12 @@ def drop_later(log: Log) -> None:
         log.dir.turns.add(step)
 
 
-def begins_early(log: Log) -> bool:
+def begins_early(log: TrimmedLog) -> bool:
     """Whether a whole segment is before the log's start."""
     return len(log.segments) > 1 and log.segment_end(0) <= log.start_offset
 
 
-def retain(log: Log, now_ms: int, most: int | None = None) -> int:
+def retain(log: TrimmedLog, now_ms: int, most: int | None = None) -> int:
     """Drop segments that retention by time and size, and the log's start, no longer need. Returns the freed bytes.
 
     At most `most` segments: there may be more as long as some are freed. Raises OSError.
@@ -98,7 +98,7 @@ def retain(log: Log, now_ms: int, most: int | None = None) -> int:
     if log.config.delete:
         bound = len(log.segments) if most is None else min(most, len(log.segments))
         count = max(_expired(log, now_ms, bound), _too_many(log, bound))
-        if count == len(log.segments) and log.active.size:
+        if count == len(log.segments) and log.segments.active.size:
             log.roll(log.end_offset)
         count = min(count, len(log.segments) - 1)
         if count:
@@ -106,25 +106,25 @@ def retain(log: Log, now_ms: int, most: int | None = None) -> int:
     return freed + drop_before_start(log, most)
 
 
-def _expired(log: Log, now_ms: int, bound: int) -> int:
+def _expired(log: TrimmedLog, now_ms: int, bound: int) -> int:
     """How many segments, from the first and up to `bound`, are older than retention.ms and replicated."""
     keep_ms = log.config.retention_ms
     count = 0
     if keep_ms >= 0:
         while count < bound and log.segment_end(count) <= log.high_watermark:
-            is_unused = count == len(log.segments) - 1 and log.active.size == 0
+            is_unused = count == len(log.segments) - 1 and log.segments.active.size == 0
             if is_unused or now_ms - log.segments.age_timestamp(count) <= keep_ms:
                 break
             count += 1
     return count
 
 
-def _too_many(log: Log, bound: int) -> int:
+def _too_many(log: TrimmedLog, bound: int) -> int:
     """How many segments, from the first and up to `bound`, must be dropped to respect retention.bytes."""
     keep_bytes = log.config.retention_bytes
     if keep_bytes < 0:
         return 0
-    excess = log.size_bytes - keep_bytes
+    excess = log.segments.size_bytes - keep_bytes
     count = 0
     while count < bound:
         size = log.segments.size_at(count)
@@ -135,7 +135,14 @@ def _too_many(log: Log, bound: int) -> int:
     return count
 
 
-def with_twin(log: Log, work: Callable[[Log], object]) -> None:
+def promised_high_watermark(log: TrimmedLog) -> int:
+    """The checkpoint value: a power loss may restore records above the recovery point that were truncated."""
+    if log.truncations > max(log.cuts_synced, 0):
+        return min(log.high_watermark, log.recovery_point)
+    return log.high_watermark
+
+
+def with_twin(log: CopiedLog[LogT], work: Callable[[LogT], object]) -> None:
     """Do `work` with the copy, if it exists. A copy that fails reports to its directory; the log continues without it.
 
     Raises CutLater: both wait.
@@ -150,7 +157,7 @@ def with_twin(log: Log, work: Callable[[Log], object]) -> None:
         log.twin = None
 
 
-def truncate_to(log: Log, offset: int) -> bool:
+def truncate_to(log: TrimmedLog, offset: int) -> bool:
     """See `Log.truncate_to`. Raises CutLater, OSError, LogDirDamaged."""
     if offset >= log.end_offset:
         # An epoch without records that began here as leader must be removed, too: the leader does not know it.
@@ -158,11 +165,11 @@ def truncate_to(log: Log, offset: int) -> bool:
         if log.leader_epochs.dirty:
             flushing.write_epochs(log)
         return False
-    if offset < log.segment_bases[0]:
+    if offset < log.segments.first_base:
         reset_to(log, offset)
         return True
     number = log.segment_number(offset)
-    segment = log.segment(number)
+    segment = log.segments.at(number)
     position, end, left = 0, offset, offset
     if offset > segment.base:
         position, length, first, _ = segment.find(offset)
@@ -176,7 +183,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     return True
 
 
-def _drop_last(log: Log, number: int, offset: int) -> None:
+def _drop_last(log: TrimmedLog, number: int, offset: int) -> None:
     """Leave few segments behind segment `number`: of many segments, drop the last and raise CutLater.
 
     After each call the log is a log truncated to the base of a segment, so it is valid even if no retry follows.
@@ -188,11 +195,11 @@ def _drop_last(log: Log, number: int, offset: int) -> None:
         raise CutLater(log.topic, log.partition, offset, is_soon=True)
 
 
-def _cut_at(log: Log, number: int, position: int, end: int, *, has_gap: bool = False) -> None:
+def _cut_at(log: TrimmedLog, number: int, position: int, end: int, *, has_gap: bool = False) -> None:
     """Cut the log at `position` of a segment, where offset `end` would come; `has_gap` if compaction has left a gap."""
     log.truncations += 1
     log.recovery_point = min(log.recovery_point, end)
-    log.max_timestamp_cache = log.partial_times = None
+    log.forget_times()
     segment = log.segments.keep_first(number + 1)
     segment.truncate_to_position(position, end)
     txn_index.truncate(log.dir.env.disk, segment.path(names.TXN_INDEX), end)
@@ -211,7 +218,7 @@ def _cut_at(log: Log, number: int, position: int, end: int, *, has_gap: bool = F
         log.roll(end)  # compaction has removed the records there
 
 
-def _producers_of_the_rest(log: Log) -> None:
+def _producers_of_the_rest(log: TrimmedLog) -> None:
     """Restore the producers after a truncation. A log that knows no producer at its end needs to read no batches."""
     producers = log.known_producers
     if producers is None:
@@ -222,7 +229,7 @@ def _producers_of_the_rest(log: Log) -> None:
         producers.clear()
 
 
-def reset_to(log: Log, offset: int, *, in_steps: bool = True) -> None:
+def reset_to(log: TrimmedLog, offset: int, *, in_steps: bool = True) -> None:
     """See `Log.reset_to`. Raises CutLater, OSError."""
     step = log.dir.cut_step
     if in_steps and step is not None and len(log.segments) - 1 > step:
@@ -232,7 +239,7 @@ def reset_to(log: Log, offset: int, *, in_steps: bool = True) -> None:
     log.dir.promise_less(log.topic, log.partition, offset)
     log.recovery_point = min(log.recovery_point, offset)
     log.truncations += 1
-    log.max_timestamp_cache = log.partial_times = None
+    log.forget_times()
     log.segments.restart(offset)
     log.names_changed += 1
     log.start_offset = log.end_offset = log.high_watermark = offset

@@ -31,8 +31,9 @@ from kraft_protocol.ids import Uuid
 
 if TYPE_CHECKING:
     from kraft_node.base.turns import Turns
-    from kraft_node.log.log import AppendInfo, FetchSlice, Log
+    from kraft_node.log.log import Log
     from kraft_node.log.producers.verification import Guard
+    from kraft_node.log.results import AppendInfo, FetchSlice
     from kraft_node.log.validate import Checked
     from kraft_node.metadata.partitions import PartitionState
 

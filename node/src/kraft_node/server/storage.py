@@ -15,8 +15,9 @@ from kraft_node.log.checkpoints import meta_properties
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.errors import LogDirError
 from kraft_node.log.manager.directory import lock_directory
-from kraft_node.log.manager.log_manager import LogManager, OnFailure, OnWithdrawn
+from kraft_node.log.manager.log_manager import LogManager
 from kraft_node.log.manager.timing import STRAY_DELAY_MS, Timing
+from kraft_node.log.manager.withdrawals import OnFailure, OnWithdrawn
 from kraft_node.log.metadata_log import MetadataLog
 from kraft_protocol.ids import METADATA_TOPIC_NAME, Uuid, uuid_text
 

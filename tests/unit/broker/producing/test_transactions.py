@@ -9,8 +9,9 @@ import pytest
 
 from kraft_node.broker.transactions.verifier import Verifier
 from kraft_node.log.config import make_config
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.recovery.opening import open_log
-from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.segments.files import FileCache
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import build_batch
 from kraft_protocol.records.control import build_marker

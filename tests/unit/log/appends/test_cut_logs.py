@@ -79,7 +79,7 @@ def test_a_torn_segment_after_a_gap_continues_at_its_base() -> None:
     put(log, (b"k", b"v" * 900))
     log.roll(log.end_offset)
     compact(log)
-    assert log.segment(0).find(1)[1] == 0, "the first segment ends early"
+    assert log.segments.at(0).find(1)[1] == 0, "the first segment ends early"
     world.disk.flip(f"{DIR}/t-0/{base:020d}.log", 30, 1)
     again = LogWorld(disk=world.disk).open(COMPACTED, clean=False)
     assert again.end_offset == base
@@ -194,7 +194,7 @@ def test_segments_never_overlap() -> None:
     for number in range(30):
         put(log, (b"%d" % number, b"v" * 30))
     first, second = log.segment_bases[:2]
-    file = log.segment(0).file()
+    file = log.segments.at(0).file()
     file.pwrite(file.size(), [batch(b"again", base_offset=second, last_offset=second + 1)])
     again = LogWorld(disk=world.disk).open(COMPACTED, clean=False, recovery_point=second - 1)
     assert again.segment_bases == [first]

@@ -232,7 +232,7 @@ def test_segments_roll_by_size_and_reads_cross_their_bounds() -> None:
     for number in range(100):
         log.append_as_leader(batch(b"%d" % number), 0, NOW + number)
     assert len(log.segment_bases) > 5
-    assert all(size <= 1000 for size in log.segment_sizes())
+    assert all(size <= 1000 for size in log.segments.sizes)
     assert values(log) == [b"%d" % number for number in range(100)]
     for offset in range(100):
         assert read_header(read_bytes(log.read(offset, 1))).base_offset == offset

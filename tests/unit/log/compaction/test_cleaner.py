@@ -95,7 +95,7 @@ def test_the_latest_record_of_each_key_keeps_its_offset(seed: int) -> None:
     seen = [key for key, (offset, _) in kept.items() if offset < clean]
     assert len(seen) == len(set(seen))
     for number in range(len(log.segment_bases)):
-        data = log.segment(number).file().pread(0, 1_000_000)
+        data = log.segments.at(number).file().pread(0, 1_000_000)
         for header in iter_headers(data):
             check_batch(data, header.position)
     for how in ({"clean": True}, {"clean": False}):
@@ -131,7 +131,7 @@ def test_tombstones_are_removed_by_a_second_pass() -> None:
         put(log, (b"k%d" % (number % 4), b"v" * 30))
     first = compact(log)
     assert [r.value for r in all_records(log) if r.key == b"gone"] == [None]
-    (header, *_) = iter_headers(read_bytes(log.read(0, 100_000))[: log.segment(0).size])
+    (header, *_) = iter_headers(read_bytes(log.read(0, 100_000))[: log.segments.at(0).size])
     assert header.delete_horizon_ms == NOW + 1000
     assert [r.timestamp for r in all_records(log) if r.key == b"gone"] == [NOW]
     for number in range(40):
@@ -151,7 +151,7 @@ def test_a_producers_last_batch_keeps_its_header() -> None:
     for _ in range(60):
         put(log, (b"k", b"2" * 20))
     compact(log)
-    header = next(iter(iter_headers(read_bytes(log.read(0, 100_000))[: log.segment(0).size])))
+    header = next(iter(iter_headers(read_bytes(log.read(0, 100_000))[: log.segments.at(0).size])))
     assert (header.producer_id, header.count, header.base_offset) == (5, 0, 0)
     log.active.finish()
     for snapshot in list(log.producers.snapshots):
@@ -349,7 +349,7 @@ def test_segments_emptied_by_compaction_do_not_block_retention() -> None:
         for _ in range(3):
             put(log, (b"k", b"v" * 700))
         compact(log)
-        assert log.segment_sizes()[0] == 0
+        assert log.segments.sizes[0] == 0
         log.retain(NOW + 2000)
         assert len(log.segment_bases) == 1, retention
 

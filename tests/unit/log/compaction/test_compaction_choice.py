@@ -26,7 +26,7 @@ def put(log: Log, count: int, *, timestamp: int = NOW) -> None:
 def test_the_dirty_part_consists_of_whole_segments() -> None:
     log = LogWorld().open(CONFIG)
     put(log, 10)
-    bases, sizes = log.segment_bases, log.segment_sizes()
+    bases, sizes = log.segment_bases, log.segments.sizes
     dirt = look(log, bases[2], NOW)
     assert (dirt.clean_bytes, dirt.dirty_bytes) == (sum(sizes[:2]), sum(sizes[2:-1]))
     assert dirt.end == log.active.base

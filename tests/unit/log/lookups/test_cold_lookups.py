@@ -8,7 +8,8 @@ import pytest
 
 from kraft_node.base.env import ColdRead
 from kraft_node.broker.fetch.cold import bring_in
-from kraft_node.log.log import FetchSlice, Log
+from kraft_node.log.log import Log
+from kraft_node.log.results import FetchSlice
 from kraft_protocol.buffers import FileSlice
 from tests.unit.log.world import NOW, LogWorld, batch
 

@@ -11,8 +11,9 @@ import pytest
 from kraft_node.log import flushing
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.recovery.opening import open_log
-from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.segments.files import FileCache
 from kraft_node.runtime.env import RealEnv
 from kraft_protocol.records.batch import build_batch
 from kraft_protocol.records.control import build_marker

@@ -216,7 +216,7 @@ def with_a_lost_segment(config: LogConfig) -> tuple[Node, list[Record]]:
         put(log, (b"%d" % number, b"v" * 30))
     node.manager.checkpoint_all()
     copy = copied(node.manager, log)
-    path, records = copy.segment(1).path(".log"), all_records(log)
+    path, records = copy.segments.at(1).path(".log"), all_records(log)
     node.rest(10)
     node.kill()
     node.disk.open(path).truncate(0)

@@ -42,7 +42,7 @@ class Rig:
 
     def damage(self, log: Log) -> None:
         """The length of the first batch of the second segment."""
-        self.node.disk.flip(log.segment(1).path(".log"), 8, 6)
+        self.node.disk.flip(log.segments.at(1).path(".log"), 8, 6)
 
     def is_alive(self) -> bool:
         return self.node.manager.directories[0].online and not self.node.failures

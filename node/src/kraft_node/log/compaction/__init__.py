@@ -7,6 +7,7 @@
 | `transactions` | batches of aborted transactions, and markers that are no longer needed |
 | `batch_filter` | the remaining part of one batch |
 | `segment_reader` | the next slice of a file, in whole batches |
+| `new_segment` | the segment that a pass writes, until it replaces old segments |
 | `cleaning` | one pass over one log: read keys, write new segments, swap them in |
 | `cleaner` | the choice of the next log, the rate, and the figures of finished passes |
 

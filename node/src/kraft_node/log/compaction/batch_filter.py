@@ -37,8 +37,8 @@ from kraft_protocol.records.batch import (
 from kraft_protocol.records.keys import TOMBSTONE, cut, cut_and_shift, is_tombstone, read_keys
 
 if TYPE_CHECKING:
-    from kraft_node.log.compaction.cleaning import NewSegment
     from kraft_node.log.compaction.key_map import KeyMap
+    from kraft_node.log.compaction.new_segment import NewSegment
     from kraft_node.log.compaction.segment_reader import SegmentReader
     from kraft_node.log.compaction.transactions import ScannedTransactions
     from kraft_node.log.config import LogConfig

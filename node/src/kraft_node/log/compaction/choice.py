@@ -49,7 +49,7 @@ def first_uncleanable(log: Log, first_dirty: int, now_ms: int) -> int:
     lag = log.config.min_compaction_lag_ms
     if lag > 0:
         for number in range(log.segment_number(first_dirty), last):
-            if log.segment(number).largest_timestamp() > now_ms - lag:
+            if log.segments.at(number).largest_timestamp() > now_ms - lag:
                 return bases[number]
     return bases[last]
 
@@ -58,7 +58,7 @@ def look(log: Log, first_dirty: int, now_ms: int) -> Dirt:
     """The dirty part of a log. Raises OSError, LogDirDamaged."""
     end = first_uncleanable(log, first_dirty, now_ms)
     clean = dirty = 0
-    first, bases, sizes = log.segment_number(first_dirty), log.segment_bases, log.segment_sizes()
+    first, bases, sizes = log.segment_number(first_dirty), log.segment_bases, log.segments.sizes
     for number in range(len(bases) - 1):
         if bases[number] >= end:
             break
@@ -73,10 +73,10 @@ def _delay_ms(log: Log, first: int, now_ms: int) -> int:
     latest = now_ms - log.config.max_compaction_lag_ms
     if latest <= 0:
         return 0  # the default: nothing is read
-    delay, sizes = 0, log.segment_sizes()
+    delay, sizes = 0, log.segments.sizes
     for number in range(first, len(sizes) - 1):
         if sizes[number]:
-            segment = log.segment(number)
+            segment = log.segments.at(number)
             segment.load_first_timestamp()
             if segment.first_timestamp > 0:
                 delay = max(delay, latest - segment.first_timestamp)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kraft_node.base.env import Disk, File
+from kraft_node.base.env import File
 from kraft_node.log import names
 from kraft_node.log.compaction.batch_filter import BatchFilter, LastRecord
 from kraft_node.log.compaction.choice import first_uncleanable
 from kraft_node.log.compaction.key_map import KeyMap
+from kraft_node.log.compaction.new_segment import NewSegment
 from kraft_node.log.compaction.segment_reader import SegmentReader
 from kraft_node.log.compaction.transactions import ScannedTransactions
-from kraft_node.log.flushing import fsync_path
 from kraft_node.log.segments import txn_index
 from kraft_node.log.segments.scan import BadBatch
 from kraft_node.log.segments.segment import RELATIVE_OFFSET_MAX, Segment
@@ -28,7 +28,6 @@ from kraft_protocol.records.errors import BatchError
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
-    from kraft_node.log.segments.files import Put
     from kraft_node.log.segments.txn_index import AbortedTxn
     from kraft_protocol.buffers import Buffer
 
@@ -120,7 +119,7 @@ class Cleaning:
         return is_left and all(base in bases for base in group)
 
     def _segment(self, base: int) -> Segment:
-        return self._log.segment(self._log.segment_number(base))
+        return self._log.segments.at(self._log.segment_number(base))
 
     def _segment_end(self, base: int) -> int:
         return self._log.segment_end(self._log.segment_number(base))
@@ -217,7 +216,7 @@ class Cleaning:
         log = self._log
         groups: list[list[int]] = []
         size = 0
-        sizes = log.segment_sizes()
+        sizes = log.segments.sizes
         for number, base in enumerate(log.segment_bases[:-1]):
             if base >= up_to:
                 break
@@ -314,54 +313,9 @@ class Cleaning:
         """Put the new segment in the place of the group. After a crash, recovery completes a half-finished swap."""
         log = self._log
         log.segments.replace(group, new.size, new.cleaned, new.cleaned_index if has_index else None)
-        log.max_timestamp_cache = log.partial_times = None
+        log.forget_times()
         new.in_place = True
         new.finish()
-
-
-class NewSegment(Segment):
-    """Gathers index entries while the old segment is still in place: its index files have the same names."""
-
-    __slots__ = ("in_place", "kept")
-
-    def __init__(self, log: Log, base: int) -> None:
-        super().__init__(log, base)
-        self.in_place = False
-        self.kept: list[Buffer] = []
-        """Pieces that are noted and not written yet."""
-
-    @property
-    def cleaned(self) -> str:
-        """The .log file until it is swapped in."""
-        return self.path(names.LOG + names.CLEANED)
-
-    @property
-    def cleaned_index(self) -> str:
-        """The index of aborted transactions until it is swapped in."""
-        return self.path(names.TXN_INDEX + names.CLEANED)
-
-    def write_indexes(self, put: Put | None = None) -> None:
-        """Write nothing before the swap: the names still belong to the old segment. Raises OSError."""
-        if self.in_place:
-            super().write_indexes(put)
-
-    def write_aborted(self, disk: Disk, aborted: list[AbortedTxn]) -> None:
-        """Write the index of aborted transactions, and make it durable. Raises OSError."""
-        file = disk.open(self.cleaned_index, create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(0, [b"".join(txn_index.ENTRY.pack(txn_index.VERSION, *txn) for txn in aborted)])
-            file.fsync()
-        finally:
-            file.close()
-        disk.fsync_dir(self.owner.path)  # recovery must see that the .log is not renamed yet
-
-    def sync(self) -> None:
-        """Make the files durable in their place. Raises OSError."""
-        disk = self.owner.dir.env.disk
-        for suffix in (names.LOG, names.INDEX, names.TIME_INDEX):
-            fsync_path(disk, self.path(suffix))
-        disk.fsync_dir(self.owner.path)
 
 
 def _check(batch: Buffer, header: BatchHeader, position: int) -> None:

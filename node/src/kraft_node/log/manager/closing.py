@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kraft_node.base.turns import OneByOne
 from kraft_node.log import flushing
-from kraft_node.log.segments.files import Originals, Put, write_file
+from kraft_node.log.manager.seams import LogTable
+from kraft_node.log.producers.replay import keep_producers
+from kraft_node.log.segments.files import Originals, write_file
 from kraft_protocol.buffers import Buffer
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
     from kraft_node.log.manager.directory import Directory
-    from kraft_node.log.manager.log_manager import LogManager
+    from kraft_node.log.manager.futures import Futures
+    from kraft_node.log.manager.housekeeping import Housekeeping
+    from kraft_node.log.recovery.background import Recovery
 
 Work: TypeAlias = Callable[[], None]
 """For any thread; may raise OSError."""
@@ -35,7 +39,15 @@ NOTE_STEP: Final = 256
 """Closed logs with offsets that go into the checkpoints in one step."""
 
 
-def close_directory(manager: LogManager, directory: Directory, broker_epoch: int, done: Callable[[], None]) -> None:
+class ClosedLogs(LogTable, Protocol):
+    """The logs of a broker, with what has worked on them."""
+
+    futures: Futures
+    housekeeping: Housekeeping
+    recovery: Recovery
+
+
+def close_directory(manager: ClosedLogs, directory: Directory, broker_epoch: int, done: Callable[[], None]) -> None:
     """Close the logs of one directory, and the directory itself; then call `done()`.
 
     A failure takes the directory offline.
@@ -45,6 +57,9 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
     closed: list[Log] = []
     work: list[tuple[list[Work], Work]] = []
     steps = OneByOne(directory.turns)
+
+    def in_lane(work: Work, go_on: Work) -> None:
+        directory.run(work, go_on, go_on)
 
     def then(go_on: Callable[[], None]) -> Callable[[object], None]:
         def ended(outcome: object) -> None:
@@ -58,7 +73,7 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
         return ended
 
     def sync_logs() -> None:
-        manager.submit(directory, lambda: _sync(directory, work), lambda: then(note_logs)(None))
+        in_lane(lambda: _sync(directory, work), lambda: then(note_logs)(None))
 
     def note_logs() -> None:
         steps.add(_note_logs(directory, closed), then(mark))
@@ -73,13 +88,13 @@ def close_directory(manager: LogManager, directory: Directory, broker_epoch: int
             if is_clean:
                 directory.write_mark(broker_epoch, unproven)
 
-        manager.submit(directory, finish, done)
+        in_lane(finish, done)
 
     steps.add(_close_logs(manager, directory, closed, work), then(sync_logs))
 
 
 def _close_logs(
-    manager: LogManager, directory: Directory, closed: list[Log], work: list[tuple[list[Work], Work]]
+    manager: ClosedLogs, directory: Directory, closed: list[Log], work: list[tuple[list[Work], Work]]
 ) -> Generator[None, None, None]:
     """Close the logs of a directory in steps, until all are closed. Raises OSError, LogDirError, KafkaError."""
     if manager.housekeeping.knows_topics:
@@ -141,15 +156,3 @@ def _close_log(log: Log, originals: Originals) -> tuple[list[Work], Work] | None
     log.recovery_point = log.end_offset
     log.close()
     return writes, flush.work
-
-
-def keep_producers(log: Log, put: Put | None = None) -> bool:
-    """Before a log is closed, write a snapshot of its producers, because clean logs are opened from snapshots only.
-
-    Returns whether the snapshot is new. Raises OSError.
-    """
-    producers = log.known_producers
-    if producers is None or log.end_offset in producers.snapshots or not (producers.snapshots or len(producers)):
-        return False
-    log.take_snapshot(log.end_offset, put)
-    return True

@@ -17,10 +17,11 @@ from kraft_node.log import names, trimming
 from kraft_node.log.checkpoints import meta_properties
 from kraft_node.log.checkpoints.offsets import CheckpointError, CheckpointText, column_of, offset_in, read_offsets
 from kraft_node.log.errors import CutLater, LogDirDamaged, LogDirInvalid
+from kraft_node.log.log_dir import LogDir, ReportedLog
 from kraft_node.log.manager.names_sync import NAMES_SYNC_MS, NamesSync
 from kraft_node.log.manager.suspects import take_list, write_list
 from kraft_node.log.recovery.page_cache import BootMark
-from kraft_node.log.segments.files import FileCache, LogDir, Originals
+from kraft_node.log.segments.files import FileCache, Originals
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import METADATA_TOPIC_NAME, ZERO_UUID, Uuid, random_uuid
 
@@ -121,7 +122,7 @@ class Directory(LogDir):
         self.suspects: dict[tuple[str, int], int] = {}
         """Logs that were found damaged, now or before the last clean stop, until `Withdrawals.settle` is called: with
         the end offset of the whole log. They are opened only if all of it can be read."""
-        self.on_withdrawn: Callable[[Log, LogDirDamaged | None], None] | None = None
+        self.on_withdrawn: Callable[[ReportedLog, LogDirDamaged | None], None] | None = None
         """Called with an open log that must no longer be used: it is damaged, or (None) must be opened again."""
         self.unrecovered: dict[tuple[str, int], None] = {}
         """Logs that were open at an unclean stop and are not recovered yet; ordered by name."""
@@ -162,13 +163,13 @@ class Directory(LogDir):
             self.env.background.submit(self.lane, self._boot_mark.remove, lambda _: None)
         return refused
 
-    def damaged(self, log: Log, error: LogDirDamaged) -> KafkaError:
+    def damaged(self, log: ReportedLog, error: LogDirDamaged) -> KafkaError:
         """Quarantine the replica; the directory and its other logs continue."""
         if self.on_withdrawn is not None and not log.closed:
             self.on_withdrawn(log, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
-    def unsettled(self, log: Log) -> None:
+    def unsettled(self, log: ReportedLog) -> None:
         """Have the log opened again, with the recovery of a killed process, before it is used."""
         if self.on_withdrawn is not None and not log.closed:
             self.on_withdrawn(log, None)
@@ -301,9 +302,8 @@ class Directory(LogDir):
 
     def note(self, log: Log) -> None:
         """Note the offsets of an open log for the checkpoints, which the next `write_offsets` writes."""
-        changed = False
-        partition = log.partition
-        values = (log.recovery_point, log.start_offset, log.promised_high_watermark)
+        changed, partition = False, log.partition
+        values = (log.recovery_point, log.start_offset, trimming.promised_high_watermark(log))
         if self._lowered:
             values = self._capped(log, values)
         for offsets, value in zip(self._tables, values, strict=False):

@@ -21,25 +21,42 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kraft_node.log import names
 from kraft_node.log.checkpoints import partition_metadata
 from kraft_node.log.checkpoints.offsets import column_of, offset_in
 from kraft_node.log.errors import LogDirDamaged
-from kraft_node.log.manager.closing import keep_producers
 from kraft_node.log.manager.directory import NO_BROKER_EPOCH, Directory
 from kraft_node.log.manager.names_sync import NEW_NAMES_SYNC_MS
+from kraft_node.log.manager.seams import LogTable
+from kraft_node.log.producers.replay import keep_producers
 from kraft_node.log.recovery.opening import NEVER_COMPACTED, new_log, open_log
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
-    from kraft_node.log.manager.log_manager import LogManager
-    from kraft_node.log.segments.files import LogDir
+    from kraft_node.log.log_dir import LogDir, ReportedLog
 
 logger = logging.getLogger("kraft_node.log")
+
+
+class MovedLogs(LogTable, Protocol):
+    """The logs of a broker, which are replaced by their copies."""
+
+    def check_not_retired(self, directory: Directory, topic: str, partition: int) -> None:
+        """Raise NOT_LEADER_OR_FOLLOWER while the checkpoints may still name an older log with the same name."""
+
+    def forget_offsets(self, directory: Directory, topic: str, partition: int) -> None:
+        """A log was removed: remove its offsets from the checkpoints soon."""
+
+    def take_away(self, topic: str, partition: int, suffix: str, unique: str = "") -> tuple[Directory, str] | None:
+        """Rename a log and forget it. Returns its directory and new path; None without a log. Raises KafkaError."""
+        ...
+
+    def put(self, log: Log) -> None:
+        """A copy has become the log of its partition."""
 
 
 class _Future:
@@ -61,7 +78,7 @@ class _Future:
 class Futures:
     """The future logs of a broker, by topic and partition."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: MovedLogs) -> None:
         self._manager = manager
         self._found: dict[tuple[str, int], _Future] = {}
 
@@ -300,7 +317,6 @@ class Futures:
         if compacted_below >= 0:
             column_of(directory.cleaner_offsets, topic)[partition] = compacted_below
             directory.changed(topic)
-        manager.housekeeping.checkpoint_soon()  # its start offset was checkpointed in the old directory
         if before is not None:
             before[0].remove_later(before[1], manager.topic_config(topic).file_delete_delay_ms)
             logger.info("log has moved partition=%s-%d from=%s to=%s", topic, partition, before[0].path, directory.path)
@@ -316,17 +332,17 @@ class Futures:
                     found.log.close()
                 del self._found[key]
 
-    def withdrawn(self, log: Log, damage: LogDirDamaged | None) -> None:
+    def withdrawn(self, log: ReportedLog, damage: LogDirDamaged | None) -> None:
         """An open copy is damaged: remove it, which ends the move. Or (None) it must be opened again."""
         found = self._found.get((log.topic, log.partition))
-        if found is None or found.log is not log:
+        if found is None or found.log is None or found.log is not log:
             return
         if damage is not None:
             logger.error("copy removed topic=%s partition=%d reason=%s", log.topic, log.partition, damage)
             with contextlib.suppress(KafkaError):  # its directory has failed, which was reported
                 self.delete(log.topic, log.partition)
             return
-        log.close()
+        found.log.close()
         found.log, found.proven = None, False
 
 

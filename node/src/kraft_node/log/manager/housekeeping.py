@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraft_node.base import rare
 from kraft_node.base.env import Timer
@@ -19,12 +19,15 @@ from kraft_node.log.compaction.choice import first_dirty_offset
 from kraft_node.log.compaction.cleaner import Cleaner
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.log import Log
-from kraft_node.log.manager.closing import keep_producers
 from kraft_node.log.manager.directory import Directory, directory_of
+from kraft_node.log.manager.seams import LogTable
+from kraft_node.log.producers.replay import keep_producers
 from kraft_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kraft_node.log.manager.log_manager import LogManager
+    from kraft_node.log.manager.futures import Futures
+    from kraft_node.log.manager.timing import Timing
+    from kraft_node.log.recovery.background import Recovery
 
 logger = logging.getLogger("kraft_node.log")
 
@@ -46,10 +49,25 @@ CHECKPOINT_PAUSE_MS: Final = 10
 """Delay of a checkpoint write after a deletion or a compaction: several share one write."""
 
 
+class KeptLogs(LogTable, Protocol):
+    """The logs of a broker, with what works on them besides."""
+
+    futures: Futures
+    recovery: Recovery
+    timing: Timing
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log, opened if necessary, and held from now on. Raises KafkaError."""
+        ...
+
+    def checkpoint_all(self) -> None:
+        """Write the changed offset checkpoints of all directories, in the background."""
+
+
 class Housekeeping:
     """The timers of one `LogManager`, and their work."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: KeptLogs) -> None:
         self._manager = manager
         self._timers: dict[str, Timer] = {}
         self._stopped = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from kraft_node.base.config.view import ConfigView
 from kraft_node.base.env import Disk, Env
@@ -19,6 +19,7 @@ from kraft_node.log.checkpoints.offsets import offset_in
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.errors import LogDirDamaged, LogDirError, LogDirFailure, is_shortage
 from kraft_node.log.log import Log
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.manager.closing import close_directory
 from kraft_node.log.manager.directory import NO_BROKER_EPOCH, Directory, directory_of
 from kraft_node.log.manager.futures import Futures
@@ -26,11 +27,12 @@ from kraft_node.log.manager.housekeeping import Housekeeping
 from kraft_node.log.manager.names_sync import NEW_NAMES_SYNC_MS
 from kraft_node.log.manager.offset_notes import Noting
 from kraft_node.log.manager.placement import check_ids, chosen
+from kraft_node.log.manager.seams import Entry
 from kraft_node.log.manager.timing import Timing
-from kraft_node.log.manager.withdrawals import Withdrawals
+from kraft_node.log.manager.withdrawals import OnFailure, OnWithdrawn, Withdrawals
 from kraft_node.log.recovery.background import LogIsRecovering, Recovery
 from kraft_node.log.recovery.opening import NEVER_COMPACTED, new_log, open_log
-from kraft_node.log.segments.files import OPEN_FILES_MAX, FileCache, LogDir
+from kraft_node.log.segments.files import OPEN_FILES_MAX, FileCache
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import ZERO_UUID, Uuid
 
@@ -38,12 +40,6 @@ logger = logging.getLogger("kraft_node.log")
 
 UNMEASURED: Final = -1
 """The size of a log with files that only a lane may list."""
-Entry: TypeAlias = Log | Directory
-"""An open log, or the directory of a log that is not open."""
-OnWithdrawn: TypeAlias = Callable[[str, int, "LogDirDamaged | None"], None]
-"""Called with a log that must be dropped: topic, partition, and its damage; None if it may be opened again at once."""
-OnFailure: TypeAlias = Callable[[str, list[tuple[str, int]], BaseException], None]
-"""Called for a failed directory: path, its partitions, the reason."""
 
 
 class LogManager:
@@ -255,6 +251,10 @@ class LogManager:
         self._logs[log.topic][log.partition] = log
         return log
 
+    def settle(self, log: Log) -> None:
+        """Make a recovered log durable; close it unless a request has opened it meanwhile."""
+        self.housekeeping.settle(log)
+
     def not_opened(self, directory: Directory, topic: str, partition: int, error: BaseException) -> KafkaError:
         """A log could not be opened: quarantine it, or take its directory offline. Returns the error for the caller."""
         if isinstance(error, LogDirDamaged):
@@ -337,6 +337,7 @@ class LogManager:
     def put(self, log: Log) -> None:
         """A copy has become the log of its partition."""
         self._logs.setdefault(log.topic, {})[log.partition] = log
+        self.housekeeping.checkpoint_soon()  # its start offset was checkpointed in the old directory
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a log: it is gone at once, its files after `file.delete.delay.ms`. Allowed without a log.
@@ -448,10 +449,6 @@ class LogManager:
     def checkpoint_all(self) -> None:
         """Write the changed offset checkpoints of all directories, in the background."""
         self._noting.begin()
-
-    def submit(self, directory: Directory, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Let the directory's thread run `work`, then call `done`; an error takes the directory offline first."""
-        directory.run(work, done, done)
 
     # --- stop ---
 

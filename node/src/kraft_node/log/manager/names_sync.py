@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.env import Timer
 
 if TYPE_CHECKING:
-    from kraft_node.log.segments.files import LogDir
+    from kraft_node.log.log_dir import LogDir
 
 NAMES_SYNC_MS: Final = 50
 """How long a renamed directory waits for others to share an fsync: many deletions need a few fsyncs, not one each."""

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraft_node.base.turns import Turns
 from kraft_node.log.manager.directory import directory_of
+from kraft_node.log.manager.seams import LogTable
 
 if TYPE_CHECKING:
-    from kraft_node.log.manager.log_manager import LogManager
+    from kraft_node.log.manager.futures import Futures
 
 NOTE_STEP: Final = 512
 """Open logs with offsets that are noted at once: about a millisecond."""
 
 
+class NotedLogs(LogTable, Protocol):
+    """The logs of a broker, with its copies."""
+
+    futures: Futures
+
+
 class Noting:
     """The walk over the open logs of one `LogManager`."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: NotedLogs) -> None:
         self._manager = manager
         self._turns = Turns(manager.env)
         self._is_under_way = False

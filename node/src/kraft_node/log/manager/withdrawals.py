@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kraft_node.log.checkpoints.offsets import offset_in
 from kraft_node.log.log import Log
 from kraft_node.log.manager.directory import Directory, directory_of
+from kraft_node.log.manager.seams import LogTable
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.log.errors import LogDirDamaged
-    from kraft_node.log.manager.log_manager import LogManager
-    from kraft_node.log.segments.files import LogDir
+    from kraft_node.log.log_dir import LogDir, ReportedLog
+    from kraft_node.log.manager.futures import Futures
 
 logger = logging.getLogger("kraft_node.log")
+
+
+OnWithdrawn: TypeAlias = Callable[[str, int, "LogDirDamaged | None"], None]
+"""Called with a log that must be dropped: topic, partition, and its damage; None if it may be opened again at once."""
+OnFailure: TypeAlias = Callable[[str, list[tuple[str, int]], BaseException], None]
+"""Called for a failed directory: path, its partitions, the reason."""
+
+
+class WithdrawnLogs(LogTable, Protocol):
+    """The logs of a broker, and who is told when one must no longer be used."""
+
+    futures: Futures
+    on_failure: OnFailure | None
+    on_withdrawn: OnWithdrawn | None
 
 
 class Withdrawals:
     """The actions of one `LogManager` for logs that its directories give up."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: WithdrawnLogs) -> None:
         self._manager = manager
 
     def damage(self, topic: str, partition: int) -> LogDirDamaged | None:
@@ -55,12 +71,13 @@ class Withdrawals:
             manager.env.scheduler.call_soon(manager.on_withdrawn, topic, partition, damage)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
 
-    def withdrawn(self, log: Log, damage: LogDirDamaged | None) -> None:
+    def withdrawn(self, reported: ReportedLog, damage: LogDirDamaged | None) -> None:
         """An open log is damaged, or (None) must be opened again: close it, and make its users release it."""
         manager = self._manager
-        topic, partition = log.topic, log.partition
-        if manager.entry(topic, partition) is not log:
-            manager.futures.withdrawn(log, damage)
+        topic, partition = reported.topic, reported.partition
+        log = manager.entry(topic, partition)
+        if not isinstance(log, Log) or log is not reported:
+            manager.futures.withdrawn(reported, damage)
             return
         log.close()
         directory = directory_of(log)

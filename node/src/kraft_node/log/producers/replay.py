@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kraft_node.base.env import read_file
@@ -10,19 +11,19 @@ from kraft_node.log import names
 from kraft_node.log.appending import end_transaction
 from kraft_node.log.producers.snapshot import SnapshotError, decode_snapshot, encode_snapshot
 from kraft_node.log.segments.content import control_records_of
-from kraft_node.log.segments.files import Put, remove_if_there
+from kraft_node.log.segments.files import Put, remove_if_there, write_file
 from kraft_node.log.segments.scan import BadBatch, batches
 from kraft_protocol.records.control import ControlType, parse_control_key, parse_marker
 from kraft_protocol.records.errors import BatchError
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
+    from kraft_node.log.seams import ReplayedLog
     from kraft_protocol.records.batch import BatchHeader
 
 logger = logging.getLogger("kraft_node.log")
 
 
-def load_producers(log: Log, *, replay_from: int | None) -> None:
+def load_producers(log: ReplayedLog, *, replay_from: int | None) -> None:
     """Build the producer state from the newest usable snapshot and the batch headers after it.
 
     `replay_from`: from there on the log was scanned again, and aborted transactions are added to the index again.
@@ -32,7 +33,7 @@ def load_producers(log: Log, *, replay_from: int | None) -> None:
     producers.clear()
     bound = log.end_offset if replay_from is None else replay_from
     # Deleted records count as long as they exist: a producer continues after its last record.
-    start = log.segment_bases[0]
+    start = log.segments.first_base
     for offset in [at for at in producers.snapshots if at > bound]:
         drop_snapshot(log, offset)
     for offset in reversed(list(producers.snapshots)):
@@ -49,26 +50,39 @@ def load_producers(log: Log, *, replay_from: int | None) -> None:
     _replay(log, start, log.end_offset if replay_from is None else replay_from)
 
 
-def take_snapshot(log: Log, offset: int, put: Put) -> None:
-    """Have `put` write the producers as of `offset`, unless this snapshot exists. Raises OSError."""
+def take_snapshot(log: ReplayedLog, offset: int, put: Put | None = None) -> None:
+    """Write the producers as of `offset` (or have `put` do so), unless this snapshot exists. Raises OSError."""
     known = log.producers.snapshots
     if offset not in known:
+        put = put or partial(write_file, log.dir.env.disk)
         put(f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}", 0, encode_snapshot(log.producers))
         log.producers.snapshots = tuple(sorted((*known, offset)))
         log.names_changed += 1
 
 
-def drop_snapshot(log: Log, offset: int) -> None:
+def keep_producers(log: ReplayedLog, put: Put | None = None) -> bool:
+    """Before a log is closed, write a snapshot of its producers, because clean logs are opened from snapshots only.
+
+    Returns whether the snapshot is new. Raises OSError.
+    """
+    producers = log.known_producers
+    if producers is None or log.end_offset in producers.snapshots or not (producers.snapshots or len(producers)):
+        return False
+    log.take_snapshot(log.end_offset, put)
+    return True
+
+
+def drop_snapshot(log: ReplayedLog, offset: int) -> None:
     """Remove the snapshot of the producers at `offset`; its file may be missing. Raises OSError."""
     log.producers.snapshots = tuple(at for at in log.producers.snapshots if at != offset)
     remove_if_there(log.dir.env.disk, f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}")
 
 
-def _replay(log: Log, start: int, indexed_below: int) -> None:
+def _replay(log: ReplayedLog, start: int, indexed_below: int) -> None:
     if start >= log.end_offset:
         return
-    for number in range(log.segment_number(start), len(log.segment_bases)):
-        segment = log.segment(number)
+    for number in range(log.segment_number(start), len(log.segments)):
+        segment = log.segments.at(number)
         if segment.base > start and segment.base not in log.producer_snapshots:
             log.take_snapshot(segment.base)
         position = segment.lookup(start) if start > segment.base and segment.size else 0
@@ -84,8 +98,8 @@ def _replay(log: Log, start: int, indexed_below: int) -> None:
             raise segment.damaged(bad, segment.size) from None
 
 
-def _replay_marker(log: Log, number: int, header: BatchHeader, *, indexed: bool) -> None:
-    for record in control_records_of(log.segment(number), header):
+def _replay_marker(log: ReplayedLog, number: int, header: BatchHeader, *, indexed: bool) -> None:
+    for record in control_records_of(log.segments.at(number), header):
         kind = parse_control_key(record.key)
         if kind in (ControlType.ABORT, ControlType.COMMIT):
             epoch = parse_marker(record.value)

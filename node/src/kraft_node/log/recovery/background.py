@@ -15,12 +15,14 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kraft_node.log import names
 from kraft_node.log.config import LONG_MAX
 from kraft_node.log.flushing import flush_now
-from kraft_node.log.segments.files import FileCache, LogDir
+from kraft_node.log.log_dir import LogDir
+from kraft_node.log.manager.seams import LogTable
+from kraft_node.log.segments.files import FileCache
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import HEADER, HEADER_SIZE, MAGIC
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Timer
     from kraft_node.log.log import Log
     from kraft_node.log.manager.directory import Directory
-    from kraft_node.log.manager.log_manager import LogManager
     from kraft_node.log.producers.producer_state import Awaited
     from kraft_protocol.buffers import Buffer
 
@@ -132,10 +133,31 @@ class _Apart(LogDir):
             raise _Stopped
 
 
+class RecoveredLogs(LogTable, Protocol):
+    """The logs of a broker, which take over what a lane has opened."""
+
+    on_recovered: Callable[[str, int], None]
+
+    def opening(self, directory: Directory, topic: str, partition: int) -> Callable[[LogDir], Log]:
+        """A function that opens the log; any thread may call it. Raises OSError, LogDirDamaged."""
+        ...
+
+    def take_over(self, directory: Directory, log: Log) -> Log:
+        """Take a log that was just opened as the log of its partition."""
+        ...
+
+    def not_opened(self, directory: Directory, topic: str, partition: int, error: BaseException) -> KafkaError:
+        """A log could not be opened. Returns the error for the caller."""
+        ...
+
+    def settle(self, log: Log) -> None:
+        """Make a recovered log durable; close it unless a request has opened it meanwhile."""
+
+
 class Recovery:
     """The recovery lanes of one `LogManager`."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: RecoveredLogs) -> None:
         self._manager = manager
         self._bytes: dict[Key, int] = {}
         """Bytes that must be scanned, for logs that were checked."""
@@ -309,4 +331,4 @@ class Recovery:
         event = "opened log" if was_clean else "recovered log"
         logger.info("%s partition=%s-%d end_offset=%d", event, *key, log.end_offset)
         manager.on_recovered(*key)
-        manager.housekeeping.settle(log)
+        manager.settle(log)

@@ -16,9 +16,10 @@ from kraft_node.log import flushing, names
 from kraft_node.log.checkpoints.leader_epochs import LeaderEpochs
 from kraft_node.log.checkpoints.offsets import CheckpointError, parse_epochs
 from kraft_node.log.config import LogConfig, draw_jitter
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.producers.replay import load_producers
 from kraft_node.log.recovery.walking import check_whole, recover, recover_tail
-from kraft_node.log.segments.files import LogDir, remove_if_there
+from kraft_node.log.segments.files import remove_if_there
 from kraft_node.log.segments.scan import BadBatch, batches
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ def _restore_trimmed_epochs(log: Log) -> None:
 def _add_epochs(log: Log, epochs: LeaderEpochs, number: int, end: int) -> None:
     """Add the epochs of the batches from segment `number` up to offset `end`. Raises LogDirDamaged."""
     while number < len(log.segment_bases) and log.segment_bases[number] < end:
-        segment = log.segment(number)
+        segment = log.segments.at(number)
         try:
             for header in batches(segment.file(), 0, segment.size):
                 if header.base_offset >= end:

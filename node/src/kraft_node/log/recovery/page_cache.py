@@ -83,7 +83,7 @@ def walk_start(log: Log, *, epochs_known: bool) -> int | None:
     log.leader_epochs.truncate_from_end(bases[first])
     try:
         for number in range(first, len(bases) - 1):
-            segment = log.segment(number)
+            segment = log.segments.at(number)
             end = _read_index(segment, log.leader_epochs)
             if _read_rest(segment, end, log.leader_epochs) != bases[number + 1]:
                 return None

@@ -53,7 +53,7 @@ class _Gaps:
         for later in range(number, len(log.segment_bases)):
             if end <= self._below:
                 return True
-            segment = log.segment(later)
+            segment = log.segments.at(later)
             expected = segment.base
             with contextlib.suppress(BadBatch):
                 for header in batches(segment.file(), 0, segment.size):
@@ -67,7 +67,7 @@ class _Gaps:
         if header.base_offset <= end:
             return header.base_offset == end
         if end > self._below:
-            log, segment = self._log, self._log.segment(number)
+            log, segment = self._log, self._log.segments.at(number)
             file = segment.file()
             after = log.recovery_point if segment is log.active else log.segment_end(number)
             with contextlib.suppress(BadBatch):
@@ -83,7 +83,7 @@ def check_whole(log: Log, end: int) -> None:
     """Read all batches of a log that was damaged. Raises LogDirDamaged unless they are sound and reach offset `end`."""
     reached = log.segment_bases[0]
     for number in range(len(log.segment_bases)):
-        segment = log.segment(number)
+        segment = log.segments.at(number)
         reached = max(reached, segment.base)
         try:
             for header in batches(segment.file(), 0, segment.size, check=True, tick=log.dir.tick):
@@ -94,7 +94,7 @@ def check_whole(log: Log, end: int) -> None:
             raise segment.damaged(e, segment.size) from None
     reached = max(reached, log.start_offset)
     if reached < end:
-        path = log.segment(len(log.segment_bases) - 1).path(names.LOG)
+        path = log.segments.at(len(log.segment_bases) - 1).path(names.LOG)
         raise LogDirDamaged(log.dir.path, path, reached, f"the file ends there, {end - reached} offsets are missing")
 
 
@@ -126,7 +126,7 @@ def recover(log: Log, compacted_below: int, *, epochs_known: bool, same_boot: bo
     walked_from = log.segment_bases[number]
     log.end_offset = walked_from
     while number < len(log.segment_bases):
-        segment = log.segment(number)
+        segment = log.segments.at(number)
         durable = segment.base < log.recovery_point
         start = 0
         if not durable and not gaps.may_begin(number, log.end_offset):
@@ -170,7 +170,7 @@ def _durable_part(log: Log, number: int, gaps: _Gaps, *, same_boot: bool) -> tup
     read if the index is missing or wrong. A loss of power can shorten the time index. Batches after its last entry are
     read, too, so the proof never depends on later work with the log.
     """
-    segment = log.segment(number)
+    segment = log.segments.at(number)
     point, size = log.recovery_point, segment.size
     entry = floor_entry(segment.index_bytes(), point - 1 - segment.base)
     found = None
@@ -206,7 +206,7 @@ def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) 
     invalid or does not continue the previous batch.
     """
     point = log.recovery_point
-    segment = log.segment(number)
+    segment = log.segments.at(number)
     size = segment.size
     end, at = segment.base, 0
     file = segment.file()
@@ -232,14 +232,14 @@ def _walk_to(log: Log, number: int, entry: tuple[int, int] | None, gaps: _Gaps) 
 
 def _cut_whole(log: Log, number: int) -> None:
     """The log ends with the segment before `number`: remove segment `number` and all later segments."""
-    before = log.segment(number - 1)
+    before = log.segments.at(number - 1)
     _cut(log, number - 1, BadBatch(before.size, f"the next segment begins at {log.segment_bases[number]}"), before.size)
 
 
 def _cut(log: Log, number: int, error: BadBatch, size: int) -> None:
     """The log ends before the batch that `error` names: remove it and all later batches."""
-    segment = log.segment(number)
-    lost = size - error.position + sum(log.segment_sizes()[number + 1 :])
+    segment = log.segments.at(number)
+    lost = size - error.position + sum(log.segments.sizes[number + 1 :])
     logger.warning(
         "log is truncated beyond its recovery point file=%s offset=%d position=%d recovery_point=%d bytes=%d reason=%s",
         segment.path(names.LOG),

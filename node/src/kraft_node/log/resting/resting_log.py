@@ -7,8 +7,8 @@ not need are made on first use.
 from __future__ import annotations
 
 from kraft_node.log import names
+from kraft_node.log.log_dir import LogDir
 from kraft_node.log.producers.producer_state import Producers
-from kraft_node.log.segments.files import LogDir
 from kraft_protocol.ids import Uuid
 
 

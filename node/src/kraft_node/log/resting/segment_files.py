@@ -10,7 +10,8 @@ from typing import Protocol
 
 from kraft_node.base.env import File
 from kraft_node.log import names
-from kraft_node.log.segments.files import NO_ENDS, Handle, LogDir
+from kraft_node.log.log_dir import LogDir
+from kraft_node.log.segments.files import NO_ENDS, Handle
 
 
 class Owner(Protocol):

@@ -9,20 +9,64 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kraft_node.base.calls import call_each
-from kraft_node.log.flushing import Flush
-from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS, LogDir
+from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS
+from kraft_node.log.waiting.seams import WaitingDir
 from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
+    from kraft_node.log.config import LogConfig
 
 JOB_MAX: Final = 500
 """Logs that one job makes durable; the others wait for the next job."""
 
 Waiter: TypeAlias = Callable[[ErrorCode], None]
+
+
+class PreparedFlush(Protocol):
+    """An fsync of one log. `flushing.Flush` implements it."""
+
+    def work(self) -> None:
+        """Fsync, in any thread. Raises OSError."""
+
+    def done(self) -> bool:
+        """Note that the data is durable. False if the log must be flushed again."""
+        ...
+
+
+class SettlingDir(WaitingDir, Protocol):
+    """What a flush needs of a log directory."""
+
+    @property
+    def policy_flushes(self) -> PolicyFlushes:
+        """The flushes of its logs."""
+        ...
+
+
+class SettlingLog(Protocol):
+    """What a flush that `flush.messages` requires needs of a log."""
+
+    closed: bool
+    config: LogConfig
+    end_offset: int
+    recovery_point: int
+    unsettled: Unsettled | None
+
+    @property
+    def dir(self) -> SettlingDir:
+        """The log directory."""
+        ...
+
+    @property
+    def settled_end(self) -> int:
+        """The offset up to which records count as stored."""
+        ...
+
+    def begin_flush(self) -> PreparedFlush:
+        """Prepare to make everything durable. Raises OSError."""
+        ...
 
 
 class Unsettled:
@@ -54,14 +98,14 @@ class PolicyFlushes:
 
     __slots__ = ("_busy", "_dir", "_due", "_lane", "_prepared")
 
-    def __init__(self, log_dir: LogDir) -> None:
+    def __init__(self, log_dir: WaitingDir) -> None:
         self._dir = log_dir
         self._lane = f"flush:{log_dir.path}"
         self._busy = False
-        self._due: dict[Log, None] = {}
-        self._prepared: list[tuple[Log, Flush]] = []
+        self._due: dict[SettlingLog, None] = {}
+        self._prepared: list[tuple[SettlingLog, PreparedFlush]] = []
 
-    def add(self, log: Log) -> None:
+    def add(self, log: SettlingLog) -> None:
         """Flush the log with the next job."""
         self._due[log] = None
         self._begin()
@@ -78,7 +122,7 @@ class PolicyFlushes:
             del self._due[log]
             if not log.closed and self._dir.failed is None:
                 try:
-                    self._prepared.append((log, Flush(log, log.end_offset)))
+                    self._prepared.append((log, log.begin_flush()))
                 except OSError as e:
                     logs, self._prepared = [*[one for one, _ in self._prepared], log], []
                     self._failed(logs, e)
@@ -101,7 +145,7 @@ class PolicyFlushes:
 
         self._dir.env.scheduler.call_later(SHORTAGE_PAUSE_MS, begin)
 
-    def _finished(self, flushes: list[tuple[Log, Flush]], result: BaseException | None) -> None:
+    def _finished(self, flushes: list[tuple[SettlingLog, PreparedFlush]], result: BaseException | None) -> None:
         if isinstance(result, BaseException):
             self._failed([log for log, _ in flushes], result)
             return
@@ -110,7 +154,7 @@ class PolicyFlushes:
         self._begin()
         call_each(calls)
 
-    def _failed(self, logs: list[Log], error: BaseException) -> None:
+    def _failed(self, logs: list[SettlingLog], error: BaseException) -> None:
         """Flush `logs` again after a shortage of descriptors; otherwise the directory is dead, and all flushes fail."""
         self._due = dict.fromkeys([*logs, *self._due])
         refused = self._dir.fail(error)
@@ -121,7 +165,7 @@ class PolicyFlushes:
         self._busy = False
         call_each([partial(abandon, log, ErrorCode(refused.code)) for log in dead])
 
-    def _settled(self, log: Log, flush: Flush) -> list[Callable[[], None]]:
+    def _settled(self, log: SettlingLog, flush: PreparedFlush) -> list[Callable[[], None]]:
         """The calls for records that are durable now; a log with more to flush is due again."""
         unsettled = log.unsettled
         if unsettled is None or log.closed:
@@ -129,7 +173,7 @@ class PolicyFlushes:
         if not flush.done():
             self._due[log] = None
             return []
-        if log.unflushed < log.config.flush_messages:
+        if log.end_offset - log.recovery_point < log.config.flush_messages:
             log.unsettled = None
             return unsettled.take(None)
         unsettled.end = max(unsettled.end, log.recovery_point)
@@ -137,12 +181,12 @@ class PolicyFlushes:
         return unsettled.take(log.recovery_point)
 
 
-def _work(flushes: list[tuple[Log, Flush]]) -> None:
+def _work(flushes: list[tuple[SettlingLog, PreparedFlush]]) -> None:
     for _, flush in flushes:
         flush.work()
 
 
-def after_append(log: Log, base: int) -> None:
+def after_append(log: SettlingLog, base: int) -> None:
     """Have a lane flush if `flush.messages` requires it after an append at `base`; the records count after the
     flush.
     """
@@ -150,7 +194,7 @@ def after_append(log: Log, base: int) -> None:
         _begin(log, base)
 
 
-def wait(log: Log, offset: int, done: Waiter) -> None:
+def wait(log: SettlingLog, offset: int, done: Waiter) -> None:
     """Call `done` with NONE once `Log.settled_end` has reached `offset`, or with an error.
 
     NOT_LEADER_OR_FOLLOWER: the records were truncated meanwhile, as only followers do. See `closed` for the others.
@@ -163,7 +207,7 @@ def wait(log: Log, offset: int, done: Waiter) -> None:
         log.unsettled.waiters.append((offset, done))
 
 
-def truncated(log: Log, kept: int) -> None:
+def truncated(log: SettlingLog, kept: int) -> None:
     """Records that are appended from now on are neither settled nor the records that were waited for; records below
     `kept` stay.
 
@@ -180,22 +224,19 @@ def truncated(log: Log, kept: int) -> None:
         log.dir.env.scheduler.call_soon(call_each, calls)
 
 
-def closed(log: Log) -> None:
+def closed(log: SettlingLog) -> None:
     """Waiting records may or may not be in the log: no error may claim that they are not."""
     is_dead = log.dir.failed is not None
     abandon(log, ErrorCode.KAFKA_STORAGE_ERROR if is_dead else ErrorCode.REQUEST_TIMED_OUT)
 
 
-def _begin(log: Log, base: int) -> None:
+def _begin(log: SettlingLog, base: int) -> None:
     if log.unsettled is None:
         log.unsettled = Unsettled(base)
-    log_dir = log.dir
-    if log_dir.policy_flushes is None:
-        log_dir.policy_flushes = PolicyFlushes(log_dir)
-    log_dir.policy_flushes.add(log)
+    log.dir.policy_flushes.add(log)
 
 
-def abandon(log: Log, code: ErrorCode) -> None:
+def abandon(log: SettlingLog, code: ErrorCode) -> None:
     """Stop waiting for flushes, because all is durable or the log is no longer used. Waiters get `code`."""
     unsettled, log.unsettled = log.unsettled, None
     if unsettled is not None:

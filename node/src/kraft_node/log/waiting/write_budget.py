@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraft_node.base.env import DirtyRoom, Disk
-from kraft_node.log import names
 from kraft_node.log.errors import is_shortage
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kraft_node.log.log import Log
-    from kraft_node.log.segments.files import LogDir
+    from kraft_node.log.waiting.seams import WaitingDir
 
 STEP_BYTES: Final = 32 << 20
 """Appended at most between two looks."""
@@ -44,6 +42,16 @@ LEAST_BYTES: Final = 1 << 20
 """Appended at least after each write-back, so that no append waits without end."""
 RETRY_MS: Final = 20
 """Until the next look when nothing of ours is dirty: others fill the memory."""
+
+
+class WrittenLog(Protocol):
+    """What a write-back needs of a log that was appended to."""
+
+    closed: bool
+
+    def unflushed_files(self) -> list[str]:
+        """The files of records that no flush covers."""
+        ...
 
 
 class AppendLater(KafkaError):  # noqa: N818 - a state, not a fault
@@ -76,10 +84,10 @@ class WriteBudget:
         "written",
     )
 
-    def __init__(self, log_dir: LogDir) -> None:
+    def __init__(self, log_dir: WaitingDir) -> None:
         self.left = 0
         self.is_watched = False
-        self.written: dict[Log, None] = {}
+        self.written: dict[WrittenLog, None] = {}
         self._dir = log_dir
         self._lane = f"write-back:{log_dir.path}"
         self._granted = 0
@@ -135,7 +143,7 @@ class WriteBudget:
         some = [log for log, _ in zip(self.written, range(FILES_MAX), strict=False)]
         for log in some:
             del self.written[log]
-        paths = [path for log in some if not log.closed for path in _unflushed(log)]
+        paths = [path for log in some if not log.closed for path in log.unflushed_files()]
         covered = self._unwritten * len(some) // max(len(some) + len(self.written), 1)
         work = partial(_write_back, self._dir.env.disk, paths)
         if paths:
@@ -182,13 +190,6 @@ class WriteBudget:
             self._wake()
             raise
         return more
-
-
-def _unflushed(log: Log) -> list[str]:
-    """The files of records that no flush covers: also of closed segments, because their flush may wait in its lane."""
-    first = log.segment_number(log.recovery_point)
-    bases = [log.segments.base_at(number) for number in range(first, len(log.segments))]
-    return [f"{log.path}/{base:020d}{names.LOG}" for base in bases]
 
 
 def _write_back(disk: Disk, paths: list[str]) -> None:
