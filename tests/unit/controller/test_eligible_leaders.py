@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kraft_node.base.config.resources import BROKER_RESOURCE, TOPIC_RESOURCE
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
 from kraft_protocol.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, Uuid
 from kraft_protocol.wire.messages import UpdateFeaturesRequest
@@ -241,3 +242,38 @@ def test_a_changed_minimum_isr_clears_eligible_replicas(elr_quorum: Quorum) -> N
     assert quorum.partition("foo").elr == (2,)
     set_config(quorum, 2, "foo", "min.insync.replicas", "1")
     assert quorum.partition("foo").elr == ()
+
+
+@pytest.mark.parametrize(("minimum", "kept"), [("1", (3,)), ("3", (2, 3))])
+@pytest.mark.parametrize("resource", [(TOPIC_RESOURCE, "foo"), (BROKER_RESOURCE, "")])
+def test_a_leaderless_partition_keeps_its_candidates_when_the_minimum_isr_changes(
+    elr_quorum: Quorum, resource: tuple[int, str], minimum: str, kept: tuple[int, ...]
+) -> None:
+    """Seed 60004 of `whole` with rare paths: nothing could elect a leader, for as long as it waited.
+
+    With a minimum of one, the elected replica commits alone. Then the others may not lead, so only the last leader is
+    kept.
+    """
+    quorum = elr_quorum
+    for broker in (1, 2, 3):
+        quorum.heartbeat(broker, want_fence=True)
+    assert quorum.partition("foo").elr == (2, 3)
+    set_config(quorum, *resource, "min.insync.replicas", minimum)
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (-1, (), kept, (3,))
+    quorum.heartbeat(3)
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.elr) == (3, (3,), tuple(b for b in kept if b != 3))
+
+
+def test_a_partition_with_a_leader_loses_its_eligible_replicas_when_the_minimum_isr_changes(
+    elr_quorum: Quorum,
+) -> None:
+    """Its leader may commit alone from now on."""
+    quorum = elr_quorum
+    for broker in (1, 2):
+        quorum.heartbeat(broker, want_fence=True)
+    assert quorum.partition("foo").elr == (2,)
+    set_config(quorum, TOPIC_RESOURCE, "foo", "min.insync.replicas", "1")
+    state = quorum.partition("foo")
+    assert (state.leader, state.isr, state.elr) == (3, (3,), ())

@@ -114,6 +114,7 @@ class LogDirMoves:
                 ErrorCode.REPLICA_NOT_AVAILABLE, f"broker {self._node_id} is not a replica of {topic}-{index}"
             )
         partition = self._replicas.hosted(topic, index)
+        self._resume_one(topic, index)
         move = self._moves.get((topic, index))
         if move is not None:
             if move.target is target:
@@ -135,27 +136,35 @@ class LogDirMoves:
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
 
     def resume(self) -> None:
-        """Continue unfinished moves after a start; remove copies that are no longer needed."""
+        """Continue unfinished moves after a start, one an event: after a kill, each copy is recovered when it is
+        opened. Remove copies that are no longer needed."""
+        self._resume_next(deque(self._logs.futures.partitions()))
+
+    def _resume_next(self, todo: deque[tuple[str, int]]) -> None:
+        if todo and not self._closed:
+            self._resume_one(*todo.popleft())
+            self._env.scheduler.call_soon(self._resume_next, todo)
+
+    def _resume_one(self, topic: str, index: int) -> None:
+        """Continue the move of a copy, if there is one that does not move already."""
         futures = self._logs.futures
-        for topic, index in futures.partitions():
-            target = futures.directory_of(topic, index)
-            if target is None or not target.online or (topic, index) in self._moves:
-                continue
-            try:
-                partition = self._resumable(topic, index)
-                if partition is None or partition.log.dir is target:
-                    futures.delete(topic, index)
-                elif futures.directory_of(topic, index) is not None:
-                    self._begin(Move(partition, target))
-            except LogIsRecovering:
-                continue  # `recovered` follows
-            except KafkaError as error:
-                log.warning("move was not continued partition=%s-%d error=%s", topic, index, error)
+        target = futures.directory_of(topic, index)
+        if target is None or not target.online or (topic, index) in self._moves:
+            return
+        try:
+            partition = self._resumable(topic, index)
+            if partition is None or partition.log.dir is target:
+                futures.delete(topic, index)
+            elif futures.directory_of(topic, index) is not None:
+                self._begin(Move(partition, target))
+        except LogIsRecovering:
+            pass  # `recovered` follows
+        except KafkaError as error:
+            log.warning("move was not continued partition=%s-%d error=%s", topic, index, error)
 
     def recovered(self, topic: str, index: int) -> None:
         """A log that was being recovered is open now: continue its move, if it has one."""
-        if (topic, index) in self._logs.futures.partitions():
-            self.resume()
+        self._resume_one(topic, index)
 
     def _resumable(self, topic: str, index: int) -> Partition | None:
         """The replica of a copy; None if this broker has no replica of the topic."""

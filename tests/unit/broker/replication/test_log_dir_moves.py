@@ -250,6 +250,52 @@ def test_a_move_continues_after_a_restart(tmp_path: Path, accepted: bool, clean:
     assert again.consume("t") == list(range(5))
 
 
+def test_a_start_opens_the_copies_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulated clusters (seed 60004 of `whole` with rare paths): one event recovered all copies after a kill."""
+    rig = make(tmp_path, partitions=20)
+    for index in range(20):
+        rig.produce("t", index)
+    alter(rig, rig.dirs[0], "t", *range(20))
+    rig.loop.run(1)
+    rig.logs.release()
+    again = make(tmp_path, image=rig.image)
+    begun: list[int] = []
+    resume = log_dir_moves.LogDirMoves.resume
+
+    def counted(moves: log_dir_moves.LogDirMoves) -> None:
+        before = len(moves)
+        resume(moves)
+        begun.append(len(moves) - before)
+
+    monkeypatch.setattr(log_dir_moves.LogDirMoves, "resume", counted)
+    again.run_up()
+    assert begun
+    assert max(begun) <= 1
+    accept(again, 0, 20)
+    again.loop.run(2000)
+    assert [where(again, index) for index in range(20)] == [0] * 20
+    assert [again.consume("t", index) for index in range(20)] == [[0]] * 20
+
+
+def test_a_request_for_a_copy_that_a_start_has_not_reached_continues_its_move(tmp_path: Path) -> None:
+    rig = make(tmp_path, partitions=3)
+    for index in range(3):
+        rig.produce("t", index)
+    origins = [where(rig, index) for index in range(3)]
+    for index, origin in enumerate(origins):
+        alter(rig, rig.dirs[1 - origin], "t", index)
+    rig.loop.run(1)
+    rig.logs.release()
+    again = make(tmp_path, image=rig.image)
+    for index, origin in enumerate(origins):
+        assert alter(again, again.dirs[origin], "t", index) == [ErrorCode.NONE], "which ends the move"
+    again.run_up()
+    again.loop.run(2000)
+    assert [where(again, index) for index in range(3)] == origins
+    assert not again.broker.moves
+    assert not again.logs.futures.partitions()
+
+
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_move_that_ends_at_a_start_is_reported_where_it_ended(tmp_path: Path, clean: bool) -> None:
     """The start noted the old directory. It was reported after the move, and stayed in the metadata."""

@@ -31,6 +31,7 @@ from kraft_node.base.config.resources import (
 from kraft_node.base.config.value_types import java_int
 from kraft_node.controller.partitions.topic_names import check_topic_name
 from kraft_node.controller.plan import Plan
+from kraft_node.controller.settings.cleared_elrs import cleared_elrs
 from kraft_node.controller.settings.features import MIN_ISR
 from kraft_node.controller.state.controller_state import ControllerState, check_operation_size
 from kraft_node.metadata.features import CORDONED_LOG_DIRS_SUPPORTED
@@ -41,7 +42,7 @@ from kraft_protocol.wire.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kraft_protocol.wire.stored import ClearElrRecord, ConfigRecord
+from kraft_protocol.wire.stored import ConfigRecord
 
 VALUE_LENGTH_MAX: Final = 32_767
 """Kafka's limit; brokers of older releases read the length of a value as int16."""
@@ -105,19 +106,9 @@ class Configs:
         return self._finish(response, records, request.validate_only)
 
     def _finish(self, response: Any, records: list[Any], validate_only: bool) -> Plan:
-        records += self._cleared_elrs(records)
+        records += cleared_elrs(self._cluster, records)
         check_operation_size(records)
         return Plan(response, () if validate_only else records)
-
-    def _cleared_elrs(self, records: list[Any]) -> list[Any]:
-        """Clear the ELR after a change of the minimum ISR: eligibility was judged by the old minimum (KIP-966)."""
-        if not self._cluster.elr_enabled:
-            return []
-        return [
-            ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC_RESOURCE else "")
-            for record in records
-            if record.name == MIN_ISR
-        ]
 
     # One resource
 
@@ -131,7 +122,7 @@ class Configs:
             return {}, []
         alterations: dict[str, Alteration] = {key: (SET, value) for key, value in wanted.items()}
         records = self._alter((TOPIC_RESOURCE, name), alterations, is_new=True)
-        return {record.name: record.value for record in records}, records + self._cleared_elrs(records)
+        return {record.name: record.value for record in records}, [*records, *cleared_elrs(self._cluster, records)]
 
     def _alter(self, resource: Resource, alterations: Mapping[str, Alteration], *, is_new: bool = False) -> list[Any]:
         before = {} if is_new else self._cluster.view.configs.get(resource) or {}
