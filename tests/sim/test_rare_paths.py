@@ -47,6 +47,7 @@ def test_a_seed_gives_the_same_run_again_and_another_one_without_rare_paths() ->
     assert first == again != usual
 
 
+@pytest.mark.slow  # both faults have unit tests: test_eligible_leaders, test_log_dir_moves
 def test_a_change_of_the_minimum_isr_and_copies_after_a_kill() -> None:
     """A partition was left without a candidate; the same kill had all copies recovered in one event."""
     assert run(60004, kind="whole", rare=True).findings == []
