@@ -60,7 +60,7 @@ def files() -> dict[str, str]:
         if one["kind"] in PLAIN:
             one["metadata"].pop("namespace", None)
             found[f"manifests/{one['metadata']['name']}.{one['kind'].lower()}.yaml"] = _text(one)
-    labels = annotations()
+    labels = registry_annotations()
     found["metadata/annotations.yaml"] = _text({"annotations": labels})
     lines = ["FROM scratch", *(f"LABEL {key}={value}" for key, value in labels.items())]
     lines += [f"COPY {folder} /{folder}/" for folder in ("manifests", "metadata")]
@@ -68,7 +68,7 @@ def files() -> dict[str, str]:
     return found
 
 
-def annotations() -> dict[str, str]:
+def registry_annotations() -> dict[str, str]:
     """The metadata that a bundle registry reads first."""
     return {
         f"{PREFIX}.mediatype.v1": "registry+v1",

@@ -67,10 +67,9 @@ def long_poll() -> bytes:
     """A fetch that waits for the honest producer's partition; with very many connections, each record wakes all of
     them."""
     row = FetchRequest.FetchPartition(0, fetch_offset=0, partition_max_bytes=1)
-    fields = {"max_wait_ms": 30_000, "min_bytes": 1 << 20, "max_bytes": 1 << 20}
-    return request(
-        ApiKey.FETCH, 12, FetchRequest(**fields, topics=[FetchRequest.FetchTopic("honest", partitions=[row])])
-    )
+    topics = [FetchRequest.FetchTopic("honest", partitions=[row])]
+    fetch = FetchRequest(max_wait_ms=30_000, min_bytes=1 << 20, max_bytes=1 << 20, topics=topics)
+    return request(ApiKey.FETCH, 12, fetch)
 
 
 def _data(make: Callable[[], hostile_messages.Asked]) -> bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import copy
 import json
 import os
 import struct
@@ -159,8 +160,8 @@ class World:
         for one in self.clusters:
             self.server.put("KRaftCluster", {"metadata": {"name": one.name, "namespace": "demo"}, "spec": made})
         for number in range(self._pipelines):
-            spec = {**SPECS["KafkaTable"]}
-            self.server.put("KafkaTable", {"metadata": {"name": f"t{number}", "namespace": "demo"}, "spec": spec})
+            name = {"name": f"t{number}", "namespace": "demo"}
+            self.server.put("KafkaTable", {"metadata": name, "spec": copy.copy(SPECS["KafkaTable"])})
         account = {"metadata": {"name": "kraft-pipeline", "namespace": "demo"}}
         self.server.put("ServiceAccount", {**account, "secrets": [{"name": name} for name in ("registry", "a")]})
         self.server.put(

@@ -29,7 +29,7 @@ class Fewer(Step):
 
     def size(self, full: T, quick: T) -> T:
         """`topics` in place of the scenario's number of topics; any other size as the scenario has it."""
-        return type(full)(self.topics) if full == FULL_TOPICS else super().size(full, quick)  # type: ignore[call-arg]
+        return type(full)(self.topics) if full == FULL_TOPICS else super().size(full, quick)
 
 
 def main(count: int) -> None:

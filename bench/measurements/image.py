@@ -198,7 +198,7 @@ def failover_ms(*loaders: MetadataLoader) -> list[float]:
     quorums = [Quorum(active=False, loader=loader, broker_session_timeout_ms="3600000") for loader in loaders]
     for quorum in quorums:
         quorum.time.advance(1)  # the index is built between other work
-        assert quorum.controller.cluster.derived.is_complete
+        assert quorum.controller.cluster.indexes.is_complete
     taken: list[list[float]] = [[] for _ in loaders]
     for number in range(51):
         for quorum, times in zip(quorums, taken, strict=True):
@@ -226,12 +226,12 @@ def beside_many(partitions: int = 1_000_000) -> dict[str, float]:
     weighed = loaded(some)
     gc.collect()
     figures["kept"] = tracemalloc.get_traced_memory()[0] / (partitions // 4)
-    derived = Indexes()
-    derived.begin(weighed.image)
-    derived.finish(weighed.image)
+    indexes = Indexes()
+    indexes.begin(weighed.image)
+    indexes.finish(weighed.image)
     figures["index"] = tracemalloc.get_traced_memory()[0] / (partitions // 4) - figures["kept"]
     tracemalloc.stop()
-    del derived, weighed, some
+    del indexes, weighed, some
     few, figures["failover_ms"] = failover_ms(loaded(encoded(10_000)), loader)
     figures["failover"] = figures["failover_ms"] / few
     return figures

@@ -8,5 +8,6 @@ import signal
 from pyspark import daemon
 
 if __name__ == "__main__":
-    daemon.SIGCHLD = signal.SIGURG  # ignoring SIGCHLD makes the kernel reap children at once
+    # Ignoring SIGCHLD makes the kernel reap children at once.
+    setattr(daemon, "SIGCHLD", signal.SIGURG)  # noqa: B010 - the name is final for mypy
     daemon.manager()

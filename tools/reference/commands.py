@@ -65,7 +65,7 @@ def parser_of(main: Callable[[Sequence[str]], int]) -> argparse.ArgumentParser:
         raise _FoundError(self)
 
     parse = argparse.ArgumentParser.parse_args
-    argparse.ArgumentParser.parse_args = found  # type: ignore[method-assign, assignment]
+    argparse.ArgumentParser.parse_args = found  # type: ignore[method-assign]
     try:
         main([])
     except _FoundError as e:
