@@ -50,3 +50,33 @@ def test_a_leader_that_is_no_longer_a_static_voter_is_remembered() -> None:
     assert (node.role.role, node.state) == (Role.UNATTACHED, QuorumState(1, 4, KEYS[2]))
     again = started(node.state, kraft_version=0)
     assert again.role.role is Role.UNATTACHED
+
+
+@pytest.mark.parametrize("voters", [(2,), (1, 2, 3)], ids=["alone", "three"])
+def test_an_election_lasts_from_the_time_when_the_vote_is_on_disk(voters: tuple[int, ...]) -> None:
+    """A single voter with a disk that took longer than the election time-out began epoch after epoch, and never led."""
+    node = RaftNode(
+        local=KEYS[2],
+        voters=VoterSet([Voter(KEYS[number]) for number in voters]),
+        log=LogView(),
+        state=QuorumState(),
+        rng=Chance(),
+        cluster_id="c",
+    )
+    node.step(events.Started(), 0)
+    if len(voters) > 1:
+        node.become_prospective()
+        node.become_candidate()
+    assert node.role.role is Role.CANDIDATE
+    for now_ms in range(500, 20_001, 500):
+        node.step(events.Tick(), now_ms)
+    assert (node.role.role, node.epoch) == (Role.CANDIDATE, 1)
+    work = node.step(events.QuorumStateWritten(node.state), 20_000)
+    if len(voters) == 1:
+        assert (node.role.role, node.epoch) == (Role.LEADER, 1)
+        return
+    assert work.releases, "its requests leave now"
+    node.step(events.Tick(), 20_000 + node.config.election_timeout_ms - 1)
+    assert node.role.role is Role.CANDIDATE
+    node.step(events.Tick(), 20_000 + 2 * node.config.election_timeout_ms)
+    assert node.role.role is Role.PROSPECTIVE
