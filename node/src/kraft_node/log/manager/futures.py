@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kraft_node.log import names
@@ -31,6 +32,7 @@ from kraft_node.log.manager.directory import NO_BROKER_EPOCH, Directory
 from kraft_node.log.manager.names_sync import NEW_NAMES_SYNC_MS
 from kraft_node.log.manager.seams import LogTable
 from kraft_node.log.producers.replay import keep_producers
+from kraft_node.log.recovery.background import OnLoop, ScanStopped, scan_bytes
 from kraft_node.log.recovery.opening import NEVER_COMPACTED, new_log, open_log
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import ZERO_UUID, Uuid
@@ -38,12 +40,18 @@ from kraft_protocol.ids import ZERO_UUID, Uuid
 if TYPE_CHECKING:
     from kraft_node.log.log import Log
     from kraft_node.log.log_dir import LogDir, ReportedLog
+    from kraft_node.log.recovery.background import Opening, Recovery
 
 logger = logging.getLogger("kraft_node.log")
 
 
 class MovedLogs(LogTable, Protocol):
     """The logs of a broker, which are replaced by their copies."""
+
+    @property
+    def recovery(self) -> Recovery:
+        """Opens logs in lanes."""
+        ...
 
     def check_not_retired(self, directory: Directory, topic: str, partition: int) -> None:
         """Raise NOT_LEADER_OR_FOLLOWER while the checkpoints may still name an older log with the same name."""
@@ -60,7 +68,7 @@ class MovedLogs(LogTable, Protocol):
 
 
 class _Future:
-    __slots__ = ("apart", "directory", "log", "path", "proven", "replaced")
+    __slots__ = ("apart", "directory", "in_lane", "log", "on_loop", "path", "proven", "replaced")
 
     def __init__(self, directory: Directory, path: str, *, proven: bool) -> None:
         self.directory = directory
@@ -73,6 +81,10 @@ class _Future:
         """The renamed log, with its directory, if a crash came between the two renames of the promotion."""
         self.log: Log | None = None
         """The open copy; if it is not proven, its truncation goes on."""
+        self.in_lane = False
+        """Whether a lane is opening it."""
+        self.on_loop = False
+        """Whether it must be opened on the loop: opening it changes the directory's checkpoints."""
 
 
 class Futures:
@@ -166,7 +178,8 @@ class Futures:
         """The copy, opened (and truncated to the proven offset) if necessary; None if the partition has no copy, or
         the log must be copied anew.
 
-        Raises CutLater while the truncation waits or has more to do: try again. KafkaError KAFKA_STORAGE_ERROR.
+        Raises NOT_LEADER_OR_FOLLOWER while a lane must open it, CutLater while the truncation waits or has more to do:
+        try again. KafkaError KAFKA_STORAGE_ERROR.
         """
         found = self._found.get((topic, partition))
         if found is None:
@@ -180,6 +193,8 @@ class Futures:
             self.delete(topic, partition)
             return None
         found.apart = False
+        if found.log is None and self._needs_lane(found, topic, partition):
+            self._open_in_lane(found, topic, partition)
         log = self._open(found, topic, partition)
         if not found.proven:
             _cut_to_promise(log)
@@ -188,34 +203,94 @@ class Futures:
         return log
 
     def _open(self, found: _Future, topic: str, partition: int) -> Log:
-        """The copy, proven or not. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """The copy, proven or not. Raises KafkaError KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER."""
         if found.log is not None:
             return found.log
-        directory = found.directory
-        directory.check()
-        try:
-            log = open_log(
-                directory,
-                found.path,
-                topic,
-                partition,
-                self._manager.topic_config(topic),
-                clean=found.proven,
-                recovery_point=directory.promised(topic, partition),
-                start_offset=offset_in(directory.start_offsets, topic, partition),
-                high_watermark=offset_in(directory.high_watermarks, topic, partition),
-                compacted_below=self._compacted_below(topic, partition),
+        if found.in_lane:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the copy of {topic}-{partition} is being opened; retry"
             )
-            log.topic_id = partition_metadata.read(self._manager.env.disk, found.path)
-        except OSError as e:
-            raise directory.fail(e) from e
-        except LogDirDamaged as e:
-            logger.error("copy removed topic=%s partition=%d reason=%s", topic, partition, e)
-            self.delete(topic, partition)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(e)) from e
+        found.directory.check()
+        try:
+            log = self._opening(found, topic, partition)(found.directory)
+        except (OSError, LogDirDamaged) as e:
+            raise self._not_opened(found, topic, partition, e) from e
+        return self._take_over(found, log)
+
+    def _opening(self, found: _Future, topic: str, partition: int) -> Opening:
+        """A function that opens the copy with the current values of the checkpoints; any thread may call it."""
+        path, directory = found.path, found.directory
+        opened = partial(
+            open_log,
+            path=path,
+            topic=topic,
+            partition=partition,
+            config=self._manager.topic_config(topic),
+            clean=found.proven,
+            recovery_point=directory.promised(topic, partition),
+            start_offset=offset_in(directory.start_offsets, topic, partition),
+            high_watermark=offset_in(directory.high_watermarks, topic, partition),
+            compacted_below=self._compacted_below(topic, partition),
+        )
+
+        def opening(log_dir: LogDir) -> Log:
+            log = opened(log_dir)
+            log.topic_id = partition_metadata.read(log_dir.env.disk, path)
+            return log
+
+        return opening
+
+    def _take_over(self, found: _Future, log: Log) -> Log:
+        if log.dir is not found.directory:
+            log.dir = found.directory
+            log.set_config(self._manager.topic_config(log.topic))  # it may have changed since the opening began
         log.held = True
         found.log = log
         return log
+
+    def _not_opened(self, found: _Future, topic: str, partition: int, error: BaseException) -> KafkaError:
+        """Remove a damaged copy, or take its directory offline. Returns the error for the caller."""
+        if not isinstance(error, LogDirDamaged):
+            return found.directory.fail(error)
+        logger.error("copy removed topic=%s partition=%d reason=%s", topic, partition, error)
+        self.delete(topic, partition)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def _needs_lane(self, found: _Future, topic: str, partition: int) -> bool:
+        """Whether the copy has too many files to list here, or too much must be scanned. Raises KafkaError."""
+        if found.in_lane or found.on_loop:
+            return found.in_lane
+        found.directory.check()
+        recovery, disk = self._manager.recovery, self._manager.env.disk
+        try:
+            if disk.size(found.path) > recovery.inline_names_bytes:
+                return True
+            point = found.directory.promised(topic, partition)
+            return not found.proven and scan_bytes(disk, found.path, point) > recovery.inline_bytes_max
+        except OSError as e:
+            raise found.directory.fail(e) from e
+
+    def _open_in_lane(self, found: _Future, topic: str, partition: int) -> None:
+        """Have a lane open the copy, unless it is busy: the caller tries again, and then `_open` finds the log."""
+
+        def done(result: Log | BaseException) -> None:
+            found.in_lane = False
+            if self._found.get((topic, partition)) is not found or not found.directory.online:
+                return
+            if isinstance(result, BaseException):
+                found.on_loop = isinstance(result, OnLoop)
+                if not isinstance(result, OnLoop | ScanStopped):
+                    with contextlib.suppress(KafkaError):  # its directory has failed, which was reported
+                        self._not_opened(found, topic, partition, result)
+            else:
+                self._take_over(found, result)
+
+        if not found.in_lane:
+            opening = self._opening(found, topic, partition)
+            found.in_lane = True
+            if not self._manager.recovery.open_copy(found.directory, (topic, partition), opening, done):
+                found.in_lane = False
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the recovery lane is busy; retry")
 
     def _is_compacted(self, topic: str, partition: int) -> bool:
         return self._manager.topic_config(topic).compact or self._compacted_below(topic, partition) != NEVER_COMPACTED

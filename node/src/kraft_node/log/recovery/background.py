@@ -4,7 +4,8 @@ After an unclean stop the part of a log above its recovery point is scanned, whi
 that scans on its loop misses heartbeats and liveness probes. So a short scan runs where the log is opened, and a long
 scan in the directory's recovery lane. Until the lane is done, requests for the partition get a retriable error.
 
-The lane also opens logs with very many files on first use, after clean stops, too: listing them takes long.
+The lane also opens logs with very many files on first use, after clean stops, too: listing them takes long. And it
+opens copies of logs that move (`futures`).
 
 `LogManager.get` and `Housekeeping` call it. It owns no log: `LogManager` takes over the logs that the lane has opened.
 """
@@ -27,7 +28,7 @@ from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import HEADER, HEADER_SIZE, MAGIC
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Timer
+    from kraft_node.base.env import Disk, Timer
     from kraft_node.log.log import Log
     from kraft_node.log.manager.directory import Directory
     from kraft_node.log.producers.producer_state import Awaited
@@ -37,6 +38,11 @@ logger = logging.getLogger("kraft_node.log")
 
 Key: TypeAlias = tuple[str, int]
 """Topic and partition."""
+
+Opening: TypeAlias = "Callable[[LogDir], Log]"
+"""Opens a log in any thread, through this log directory. Raises OSError, LogDirDamaged."""
+Done: TypeAlias = "Callable[[Log | BaseException], None]"
+"""Gets the log that a lane has opened, or the error."""
 
 INLINE_BYTES_MAX: Final = 64 << 10
 """A scan of up to this many bytes stays on the loop: two milliseconds with batches of 250 bytes."""
@@ -79,6 +85,18 @@ class LogIsRecovering(KafkaError):  # noqa: N818 - a state, not a fault
             self._refused[producer_id] = (epoch, sequence)
 
 
+def scan_bytes(disk: Disk, path: str, point: int) -> int:
+    """Bytes of the segments above the recovery point, the maximum that a scan reads, plus a cost for each segment.
+
+    Raises OSError.
+    """
+    found = [name for name in disk.listdir(path) if name.endswith(names.LOG)]
+    ends = [names.parse_offset(name) or 0 for name in found[1:]]
+    first = bisect_right(ends, point)
+    sizes = [disk.size(f"{path}/{name}") for name in found[first:]]
+    return sum(sizes) + len(sizes) * SEGMENT_BYTES
+
+
 def _is_due(log: Log) -> bool:
     """Whether `flush.messages` requires a flush before records of this log may count.
 
@@ -87,11 +105,11 @@ def _is_due(log: Log) -> bool:
     return log.unflushed >= log.config.flush_messages
 
 
-class _Stopped(Exception):  # noqa: N818 - not an error
+class ScanStopped(Exception):  # noqa: N818 - not an error
     """The node stops: the scan ends, and the next start begins it again."""
 
 
-class _OnLoop(Exception):  # noqa: N818
+class OnLoop(Exception):  # noqa: N818 - not an error
     """The log must be opened on the loop, because opening it changes the directory's checkpoints."""
 
 
@@ -126,11 +144,11 @@ class _Apart(LogDir):
         self._is_stopped = is_stopped
 
     def promise_less(self, topic: str, partition: int, offset: int) -> None:  # noqa: ARG002
-        raise _OnLoop
+        raise OnLoop
 
     def tick(self) -> None:
         if self._is_stopped():
-            raise _Stopped
+            raise ScanStopped
 
 
 class RecoveredLogs(LogTable, Protocol):
@@ -138,7 +156,7 @@ class RecoveredLogs(LogTable, Protocol):
 
     on_recovered: Callable[[str, int], None]
 
-    def opening(self, directory: Directory, topic: str, partition: int) -> Callable[[LogDir], Log]:
+    def opening(self, directory: Directory, topic: str, partition: int) -> Opening:
         """A function that opens the log; any thread may call it. Raises OSError, LogDirDamaged."""
         ...
 
@@ -254,21 +272,13 @@ class Recovery:
         return self._length(directory, key) > self.inline_bytes_max or has_policy
 
     def _length(self, directory: Directory, key: Key) -> int:
-        """Bytes of the segments above the recovery point, the maximum that a scan reads, plus a cost for each segment.
-
-        Raises OSError.
-        """
+        """What a scan of the log costs; see `scan_bytes`. Raises OSError."""
         known = self._bytes.get(key)
         if known is not None:
             return known
-        disk = self._manager.env.disk
-        path = self._manager.path(directory, *key)
-        point = directory.promised(*key) if key not in directory.suspects else 0  # all of a damaged log is read
-        found = [name for name in disk.listdir(path) if name.endswith(names.LOG)]
-        ends = [names.parse_offset(name) or 0 for name in found[1:]]
-        first = bisect_right(ends, point)
-        sizes = [disk.size(f"{path}/{name}") for name in found[first:]]
-        self._bytes[key] = length = sum(sizes) + len(sizes) * SEGMENT_BYTES
+        # All of a damaged log is read.
+        point = directory.promised(*key) if key not in directory.suspects else 0
+        self._bytes[key] = length = scan_bytes(self._manager.env.disk, self._manager.path(directory, *key), point)
         return length
 
     def _next(self, directory: Directory) -> None:
@@ -276,34 +286,57 @@ class Recovery:
         if directory.path in self._busy or not waiting or self._stopped or not directory.online:
             return
         key, _ = waiting.popitem()
-        self._busy[directory.path] = key
-        opening = self._manager.opening(directory, *key)
-        apart = _Apart(directory, lambda: self._stopped)
         was_clean = key not in directory.unrecovered
         event = "opening log in a lane" if was_clean else "recovering log"
         logger.info("%s partition=%s-%d bytes=%d", event, *key, self._bytes.get(key, 0))
 
-        def work() -> Log:
-            log = opening(apart)
+        def done(result: Log | BaseException) -> None:
+            if not self._stopped:
+                self._finish(directory, key, result, was_clean=was_clean)
+            elif was_clean and not isinstance(result, BaseException) and result.active.index_written:
+                directory.unrecovered[key] = None  # nothing has made its rebuilt index durable: no clean mark
+
+        opening = self._manager.opening(directory, *key)
+
+        def settled(log_dir: LogDir) -> Log:
+            log = opening(log_dir)
             if _is_due(log):
                 flush_now(log)
+            return log
+
+        self._open(directory, key, settled, done)
+
+    def open_copy(self, directory: Directory, key: Key, opening: Opening, done: Done) -> bool:
+        """Have the directory's lane open the copy of a log, unless it is busy. Returns whether it is not.
+
+        `done` gets the log or the error, also after a stop.
+        """
+        if directory.path in self._busy or self._stopped:
+            return False
+        logger.info("opening copy in a lane partition=%s-%d", *key)
+        self._open(directory, key, opening, done)
+        return True
+
+    def _open(self, directory: Directory, key: Key, opening: Opening, done: Done) -> None:
+        self._busy[directory.path] = key
+        apart = _Apart(directory, lambda: self._stopped)
+
+        def work() -> Log:
+            log = opening(apart)
             log.segments.release()
             return log
 
-        def done(result: Log | BaseException) -> None:
+        def ended(result: Log | BaseException) -> None:
             del self._busy[directory.path]
             for delay_ms, function, args in apart.later.calls:
                 directory.env.scheduler.call_later(delay_ms, function, *args)
-            if self._stopped:
-                if was_clean and not isinstance(result, BaseException) and result.active.index_written:
-                    directory.unrecovered[key] = None  # nothing has made its rebuilt index durable: no clean mark
-                if not self._busy:
-                    self._when_idle()
-                return
-            self._finish(directory, key, result, was_clean=was_clean)
-            self._next(directory)
+            done(result)
+            if not self._stopped:
+                self._next(directory)
+            elif not self._busy:
+                self._when_idle()
 
-        directory.env.background.submit(f"recovery:{directory.path}", work, done)
+        directory.env.background.submit(f"recovery:{directory.path}", work, ended)
 
     def _finish(self, directory: Directory, key: Key, result: Log | BaseException, *, was_clean: bool) -> None:
         manager = self._manager
@@ -314,7 +347,7 @@ class Recovery:
         if manager.entry(*key) is not directory or not is_same or not directory.online:
             return
         try:
-            if isinstance(result, _OnLoop):
+            if isinstance(result, OnLoop):
                 log = manager.open(directory, *key)
                 if _is_due(log):
                     log.flush()

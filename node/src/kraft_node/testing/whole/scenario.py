@@ -43,8 +43,6 @@ PATTERN: Final = "[tu]"
 """Matches the topics that members of groups read."""
 RESOURCES_MAX_MS: Final = 70_000.0
 """After all clients, deleted files are gone within this time: the default of `file.delete.delay.ms`, and some."""
-COPIES_RECOVERED: Final = 3
-"""How much more an event may do if replicas move between directories: a copy is recovered on the loop after a kill."""
 MOVED_INTERNAL_SHARE: Final = 0.5
 """Share of the seeds in which partitions of internal topics are moved, too."""
 
@@ -63,8 +61,6 @@ class WholeScenario(ClusterScenario):
         parts, self._rng = self.parts, random.Random(f"whole of {world.seed}")
         self.troubles.events = EVENTS
         self.troubles.least = random.Random(f"faults of {world.seed}").choice(FAULTS_MIN)
-        if parts.directories:
-            self.checker.operations_max *= COPIES_RECOVERED
         self.secured = SecuredClients(self) if parts.secured else None
         self.transactions = TransactionClients(self, PREFIX) if parts.transactions else None
         self.counts = {topic: count for topic, (count, _) in self.topics.items()}
