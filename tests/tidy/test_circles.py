@@ -21,7 +21,6 @@ KNOWN: dict[str, int] = {
     "kraft_node.broker.coordinators.transaction.completions": 3,
     "kraft_node.broker.fetch.evictable": 2,
     "kraft_node.broker.handlers.produce": 2,
-    "kraft_node.metadata.delta": 18,
     "kraft_node.partition.acks": 5,
     "kraft_node.raft.election": 15,
     "kraft_node.server.connections.answering": 8,

@@ -7,7 +7,7 @@ import pytest
 from kraft_node.base.request import RequestContext
 from kraft_node.controller import mutation_quota
 from kraft_node.controller.mutation_quota import KEY, UNBOUNDED, MutationQuotas, Permission
-from kraft_node.metadata.delta import Entity
+from kraft_node.metadata.client_quotas import Entity
 from kraft_node.metadata.image import MetadataImage
 from kraft_protocol.errors import ErrorCode, KafkaError
 from tests.stopped_time import StoppedTime

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.delta import Entity
     from kraft_node.metadata.sections import SectionView
 
+Entity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""The clients of a stored quota: (type, name or None for the default) pairs, sorted by type."""
 Share: TypeAlias = tuple[str, str]
 """User and client id of the clients that share a quota; "" means any."""
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
+from kraft_node.metadata.client_quotas import Entity
 from kraft_node.metadata.kinds import SECTION_NAMES
 from kraft_node.metadata.topics import TopicChange
 from kraft_protocol.ids import Uuid
-
-Entity: TypeAlias = tuple[tuple[str, str | None], ...]
-"""A client quota's entity: (type, name or None for the default) pairs, sorted by type."""
-
 
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
-from kraft_node.metadata.delta import Entity, MetadataDelta
+from kraft_node.metadata.client_quotas import Entity
+from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.kinds import SECTION_NAMES, kind_of
 from kraft_node.metadata.sections import Section, SectionView
 from kraft_node.metadata.store import MetadataStore

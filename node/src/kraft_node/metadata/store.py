@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kraft_node.metadata.brokers import BrokerRegistration, ControllerRegistration
-    from kraft_node.metadata.delta import Entity
+    from kraft_node.metadata.client_quotas import Entity
     from kraft_node.metadata.sections import Cells
     from kraft_node.metadata.topics import TopicStore
     from kraft_protocol.ids import Uuid

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from kraft_node.metadata.delta import Entity, MetadataDelta
+from kraft_node.metadata.client_quotas import Entity
+from kraft_node.metadata.delta import MetadataDelta
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.metadata.partitions import PartitionState
 from kraft_node.metadata.store import PRODUCER_IDS

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from kraft_node.controller.migration import check_znode_name
 from kraft_node.controller.plan import Plan
 from kraft_node.controller.state.controller_state import ControllerState, check_operation_size
-from kraft_node.metadata.delta import Entity
+from kraft_node.metadata.client_quotas import Entity
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import (
     AlterClientQuotasRequest,

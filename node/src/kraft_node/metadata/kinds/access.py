@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, EntryFollower, RecordKind, Stale
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, EntryFollower, FrozenImage, RecordKind, Stale
 from kraft_node.metadata.partitions import MetadataError
 from kraft_protocol.ids import uuid_text
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
     from kraft_protocol.wire import stored
     from kraft_protocol.wire.classes import Message
@@ -38,8 +37,8 @@ def _stale(record: stored.AccessControlEntryRecord | stored.RemoveAccessControlE
     return Stale(None, entry_id=record.id)
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[Message]:
-    return (record for _, record in cursor.cells("acls"))
+def _snapshot(image: FrozenImage) -> Iterator[Message]:
+    return (record for _, record in image.cells("acls"))
 
 
 KINDS: Final[tuple[AnyKind, ...]] = (

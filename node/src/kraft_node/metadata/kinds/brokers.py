@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.metadata import features as levels
 from kraft_node.metadata.brokers import BrokerRegistration, broker_of_record, flat_features
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, AppendFollower, RecordKind
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, AppendFollower, FrozenImage, RecordKind
 from kraft_node.metadata.partitions import MetadataError
 from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
 
 
@@ -77,9 +76,9 @@ def _change_appended(active: AppendFollower, record: stored.BrokerRegistrationCh
         active.broker_fenced(record.broker_id, fenced=record.fenced > 0)
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[stored.RegisterBrokerRecord]:
-    for _, broker in cursor.cells("brokers"):
-        yield _record(broker, cursor.metadata_level)
+def _snapshot(image: FrozenImage) -> Iterator[stored.RegisterBrokerRecord]:
+    for _, broker in image.cells("brokers"):
+        yield _record(broker, image.metadata_level)
 
 
 def _record(broker: BrokerRegistration, level: int) -> stored.RegisterBrokerRecord:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, AppendFollower, RecordKind
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, AppendFollower, FrozenImage, RecordKind
 from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
 
 
@@ -30,8 +29,8 @@ def _appended(active: AppendFollower, record: stored.ConfigRecord) -> None:
     active.config_changed(record.resource_type, record.resource_name)
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[stored.ConfigRecord]:
-    for (kind, resource), values in cursor.cells("configs"):
+def _snapshot(image: FrozenImage) -> Iterator[stored.ConfigRecord]:
+    for (kind, resource), values in image.cells("configs"):
         for name, value in values.items():
             yield stored.ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_node.metadata.brokers import ControllerRegistration, controller_of_record, flat_features
 from kraft_node.metadata.features import CONTROLLER_REGISTRATION_SUPPORTED
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, FrozenImage, RecordKind
 from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
 
 
@@ -19,9 +18,9 @@ def _replay(store: MetadataStore, record: stored.RegisterControllerRecord) -> No
     store.controllers.put(record.controller_id, controller_of_record(record))
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[stored.RegisterControllerRecord]:
-    if cursor.metadata_level >= CONTROLLER_REGISTRATION_SUPPORTED:
-        for _, controller in cursor.cells("controllers"):
+def _snapshot(image: FrozenImage) -> Iterator[stored.RegisterControllerRecord]:
+    if image.metadata_level >= CONTROLLER_REGISTRATION_SUPPORTED:
+        for _, controller in image.cells("controllers"):
             yield _record(controller)
 
 

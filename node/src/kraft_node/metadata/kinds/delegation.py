@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, FrozenImage, RecordKind
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
     from kraft_protocol.wire import stored
     from kraft_protocol.wire.classes import Message
@@ -22,8 +21,8 @@ def _remove(store: MetadataStore, record: stored.RemoveDelegationTokenRecord) ->
     store.tokens.remove(record.token_id)
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[Message]:
-    return (record for _, record in cursor.cells("tokens"))
+def _snapshot(image: FrozenImage) -> Iterator[Message]:
+    return (record for _, record in image.cells("tokens"))
 
 
 KINDS: Final[tuple[AnyKind, ...]] = (

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.metadata.features import KRAFT_VERSION, METADATA_VERSION, metadata_version
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, FrozenImage, RecordKind
 from kraft_node.metadata.partitions import MetadataError
 from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
 
 
@@ -29,8 +28,8 @@ def _replay(store: MetadataStore, record: stored.FeatureLevelRecord) -> None:
         store.features.put(record.name, record.feature_level)
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[stored.FeatureLevelRecord]:
-    finalized = dict(cursor.cells("features"))
+def _snapshot(image: FrozenImage) -> Iterator[stored.FeatureLevelRecord]:
+    finalized = dict(image.cells("features"))
     if METADATA_VERSION in finalized:
         yield stored.FeatureLevelRecord(name=METADATA_VERSION, feature_level=finalized.pop(METADATA_VERSION))
     for name, level in sorted(finalized.items()):

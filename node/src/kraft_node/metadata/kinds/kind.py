@@ -8,9 +8,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
+    from kraft_node.metadata.bulk import RowWriter
     from kraft_node.metadata.store import MetadataStore
-    from kraft_node.metadata.topics import TopicsView
+    from kraft_node.metadata.topics import FrozenTopics, TopicsView
     from kraft_protocol.ids import Uuid
     from kraft_protocol.wire.classes import Message
     from kraft_protocol.wire.stored import (
@@ -30,6 +30,20 @@ VERSION_0: Final[VersionSteps] = ((0, 0),)
 
 TOPICS: Final = "topics"
 """The part of a store that is not a keyed section."""
+
+
+class FrozenImage(Protocol):
+    """The metadata at one moment, for a snapshot of it; `snapshot.SnapshotCursor` implements it."""
+
+    metadata_level: int
+    """The finalized metadata.version, which decides about fields and records."""
+    topics: FrozenTopics
+    writer: RowWriter | None
+    """Encodes partitions in bulk; None if records are wanted as objects."""
+
+    def cells(self, name: str) -> Iterator[tuple[Any, Any]]:
+        """The keys and values of a keyed section."""
+        ...
 
 
 class TransactionMark(Enum):
@@ -140,7 +154,7 @@ class RecordKind(Generic[R]):
     """The data to derive again if the record is never committed. Set if `index`, `names` or `entries` is."""
     appended: Callable[[AppendFollower, R], None] | None
     """Notifies the active controller after an append of the record."""
-    snapshot: Callable[[SnapshotCursor], Iterator[Message | bytes]] | None
+    snapshot: Callable[[FrozenImage], Iterator[Message | bytes]] | None
     """The records of the first of `changes` in a snapshot; one kind per part does this. Bytes are encoded records."""
 
     def version(self, metadata_level: int) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, FrozenImage, RecordKind
 from kraft_node.metadata.store import PRODUCER_IDS
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
     from kraft_protocol.wire import stored
     from kraft_protocol.wire.classes import Message
@@ -19,8 +18,8 @@ def _replay(store: MetadataStore, record: stored.ProducerIdsRecord) -> None:
     store.producer_ids.put(PRODUCER_IDS, record)
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[Message]:
-    return (record for _, record in cursor.cells("producer_ids"))
+def _snapshot(image: FrozenImage) -> Iterator[Message]:
+    return (record for _, record in image.cells("producer_ids"))
 
 
 KINDS: Final[tuple[AnyKind, ...]] = (

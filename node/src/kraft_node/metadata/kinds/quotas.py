@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, FrozenImage, RecordKind
 from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
 
 
@@ -26,9 +25,9 @@ def _replay(store: MetadataStore, record: stored.ClientQuotaRecord) -> None:
         store.quotas.remove(entity)
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[stored.ClientQuotaRecord]:
+def _snapshot(image: FrozenImage) -> Iterator[stored.ClientQuotaRecord]:
     part = stored.ClientQuotaRecord.EntityData
-    for entity, values in cursor.cells("quotas"):
+    for entity, values in image.cells("quotas"):
         for key, value in values.items():
             data = [part(entity_type=kind, entity_name=name) for kind, name in entity]
             yield stored.ClientQuotaRecord(entity=data, key=key, value=value, remove=False)

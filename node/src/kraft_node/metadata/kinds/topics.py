@@ -15,6 +15,7 @@ from kraft_node.metadata.kinds.kind import (
     TOPICS,
     VERSION_0,
     AnyKind,
+    FrozenImage,
     NameFollower,
     PartitionFollower,
     RecordKind,
@@ -28,7 +29,6 @@ from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
     from kraft_node.metadata.bulk import RowWriter
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
     from kraft_node.metadata.topics import TopicsView
     from kraft_protocol.wire.classes import Message
@@ -125,29 +125,29 @@ def _clear_elr_stale(record: stored.ClearElrRecord) -> Stale:
 # Snapshots
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[Message | bytes]:
-    for index in range(len(cursor.topics.topics)):
-        yield from _one_topic(cursor, index)
+def _snapshot(image: FrozenImage) -> Iterator[Message | bytes]:
+    for index in range(len(image.topics.topics)):
+        yield from _one_topic(image, index)
 
 
-def _one_topic(cursor: SnapshotCursor, index: int) -> Iterator[Message | bytes]:
-    topic = cursor.topics.topic(index)
+def _one_topic(image: FrozenImage, index: int) -> Iterator[Message | bytes]:
+    topic = image.topics.topic(index)
     yield stored.TopicRecord(name=topic.name, topic_id=topic.id)
-    if cursor.writer is not None:
+    if image.writer is not None:
         for first in range(0, len(topic), BLOCK_PARTITIONS):
             # The frozen state does not change, so a block may be encoded before it is needed.
-            yield from _block(cursor, index, first, cursor.writer)
+            yield from _block(image, index, first, image.writer)
         return
     for number in range(len(topic)):
         # Look the topic up each time: it may have changed since the last slice, and then a copy was kept.
-        state = cursor.topics.topic(index).partition(number)
+        state = image.topics.topic(index).partition(number)
         if state is not None:
-            yield partition_record(topic.id, number, state, cursor.metadata_level)
+            yield partition_record(topic.id, number, state, image.metadata_level)
 
 
-def _block(cursor: SnapshotCursor, index: int, first: int, writer: RowWriter) -> list[bytes]:
-    topic = cursor.topics.topic(index)
-    level = cursor.metadata_level
+def _block(image: FrozenImage, index: int, first: int, writer: RowWriter) -> list[bytes]:
+    topic = image.topics.topic(index)
+    level = image.metadata_level
 
     def unusual(number: int) -> bytes:
         state = topic.partition(number)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, RecordKind
+from kraft_node.metadata.kinds.kind import VERSION_0, AnyKind, FrozenImage, RecordKind
 from kraft_node.metadata.store import ZK_MIGRATION
 from kraft_protocol.wire import stored
 
 if TYPE_CHECKING:
-    from kraft_node.metadata.snapshot import SnapshotCursor
     from kraft_node.metadata.store import MetadataStore
 
 MIGRATION: Final = 1
@@ -23,8 +22,8 @@ def _replay(store: MetadataStore, record: stored.ZkMigrationStateRecord) -> None
     store.zk_migration.put(ZK_MIGRATION, record.zk_migration_state)
 
 
-def _snapshot(cursor: SnapshotCursor) -> Iterator[stored.ZkMigrationStateRecord]:
-    for _, state in cursor.cells("zk_migration"):
+def _snapshot(image: FrozenImage) -> Iterator[stored.ZkMigrationStateRecord]:
+    for _, state in image.cells("zk_migration"):
         if state:
             yield stored.ZkMigrationStateRecord(zk_migration_state=state)
 
