@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from kraft_node.base.request import RequestContext
     from kraft_node.base.turns import Turns
-    from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
     from kraft_node.broker.coordinators.group.member import ClassicGroupMember
     from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.runtime.engine import Runtime
 
 CLASSIC: Final = "classic"
 FIRST_DESCRIBE_VERSION_NAMING_MISSING_GROUP: Final = 6
@@ -43,10 +43,10 @@ Described = DescribeGroupsResponse.DescribedGroup
 class AdminApi:
     """Handlers of the three requests."""
 
-    __slots__ = ("_groups", "_turns")
+    __slots__ = ("_runtime", "_turns")
 
-    def __init__(self, groups: GroupCoordinator, turns: Turns) -> None:
-        self._groups = groups
+    def __init__(self, runtime: Runtime[Shard], turns: Turns) -> None:
+        self._runtime = runtime
         self._turns = turns
 
     def list_groups(
@@ -64,10 +64,10 @@ class AdminApi:
                 yield
         listed = []
         number = 0
-        for shard in list(self._groups.shards.values()):
+        for shard in list(self._runtime.shards.values()):
             if shard.phase is Phase.LOADING:
                 return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            for group_id, protocol_type, state, group_type in _summaries(shard):
+            for group_id, protocol_type, state, group_type in _summaries(shard.machine):
                 number += 1
                 if number % GROUPS_A_STEP == 0:
                     yield
@@ -90,7 +90,7 @@ class AdminApi:
         groups = []
         for group_id in request.groups:
             try:
-                described = _describe(self._groups.shard_of(group_id), group_id, version)
+                described = _describe(self._runtime.shard_of(group_id).machine, group_id, version)
             except KafkaError as error:
                 described = Described(error_code=client_error(error), group_id=group_id)
             if wants_operations and described.error_code == ErrorCode.NONE:
@@ -105,7 +105,7 @@ class AdminApi:
         for group_id in dict.fromkeys(request.groups_names):
             result = results[group_id] = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id)
             try:
-                shard = self._groups.shard_of(group_id)
+                shard = self._runtime.shard_of(group_id).machine
                 changes = _removal(shard, group_id)
             except KafkaError as error:
                 result.error_code = client_error(error)

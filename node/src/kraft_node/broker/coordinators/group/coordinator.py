@@ -78,7 +78,6 @@ class GroupCoordinator:
         the times of a consumer group; None: the times of `config`. `has_consumer_groups()`: whether consumer groups may
         be used.
         """
-        self._clock = clock
         self._cluster = cluster
         self.config = config
         of_broker = GroupTimes(*config.consumer_times)
@@ -94,8 +93,10 @@ class GroupCoordinator:
         self.on_leader = self.runtime.on_leader
         self.on_resign = self.runtime.on_resign
         self.shutdown = self.runtime.shutdown
-        consumers = ConsumerGroupApi(self, self.services, has_consumer_groups)
-        offsets, admin, locator = OffsetApi(self, cluster), AdminApi(self, turns), Locator(cluster, config)
+        consumers = ConsumerGroupApi(self.runtime, self.services, has_consumer_groups)
+        offsets = OffsetApi(self.runtime, cluster, config, clock)
+        txn_offsets = TxnCommitApi(self.runtime, cluster, config, clock, transactions)
+        admin, locator = AdminApi(self.runtime, turns), Locator(cluster, config)
         self.handlers: dict[ApiKey, Callable[[RequestContext, Any], Any]] = {
             ApiKey.FIND_COORDINATOR: locator.find_coordinator,
             ApiKey.JOIN_GROUP: self.join_group,
@@ -105,7 +106,7 @@ class GroupCoordinator:
             ApiKey.OFFSET_COMMIT: offsets.offset_commit,
             ApiKey.OFFSET_FETCH: offsets.offset_fetch,
             ApiKey.OFFSET_DELETE: offsets.offset_delete,
-            ApiKey.TXN_OFFSET_COMMIT: TxnCommitApi(self, cluster, transactions).txn_offset_commit,
+            ApiKey.TXN_OFFSET_COMMIT: txn_offsets.txn_offset_commit,
             ApiKey.LIST_GROUPS: admin.list_groups,
             ApiKey.DESCRIBE_GROUPS: admin.describe_groups,
             ApiKey.DELETE_GROUPS: admin.delete_groups,
@@ -167,10 +168,6 @@ class GroupCoordinator:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         return self.shard_of(group_id).membership
-
-    def wall_ms(self) -> int:
-        """Milliseconds since the Unix epoch, for the timestamps of commits; may jump."""
-        return self._clock.wall_ms()
 
     # -- membership requests
 

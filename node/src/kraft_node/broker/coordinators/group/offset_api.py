@@ -28,9 +28,12 @@ from kraft_protocol.wire.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kraft_node.base.env import Clock
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
+    from kraft_node.broker.coordinators.group.config import GroupConfig
     from kraft_node.broker.coordinators.group.seams import ClusterView
+    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.runtime.engine import Runtime
 
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 FIRST_FETCH_VERSION_WITH_GROUPS: Final = 8
@@ -47,18 +50,20 @@ FetchGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 class OffsetApi:
     """Handlers of the three requests."""
 
-    __slots__ = ("_cluster", "_groups")
+    __slots__ = ("_clock", "_cluster", "_config", "_runtime")
 
-    def __init__(self, groups: GroupCoordinator, cluster: ClusterView) -> None:
-        self._groups = groups
+    def __init__(self, runtime: Runtime[Shard], cluster: ClusterView, config: GroupConfig, clock: Clock) -> None:
+        self._runtime = runtime
         self._cluster = cluster
+        self._config = config
+        self._clock = clock
 
     # -- OffsetCommit
 
     def offset_commit(self, ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
         """Store offsets. Unknown topics and partitions are refused, the rest is committed in one batch."""
         by_id = ctx.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
-        now = self._groups.wall_ms()
+        now = self._clock.wall_ms()
         expire = None
         if request.retention_time_ms != NO_RETENTION_TIME:
             expire = min(now + request.retention_time_ms, END_OF_TIME_MS)
@@ -82,7 +87,7 @@ class OffsetApi:
                 if name is None or topic_id is None or code is not ErrorCode.NONE:
                     continue
                 accepted.append(result)
-                if commits.metadata_too_large(p.committed_metadata, self._groups.config.offset_metadata_max_bytes):
+                if commits.metadata_too_large(p.committed_metadata, self._config.offset_metadata_max_bytes):
                     result.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                     continue
                 value = CommittedOffset(
@@ -93,7 +98,7 @@ class OffsetApi:
         if not accepted:
             return response
         try:
-            shard = self._groups.shard_of(request.group_id)
+            shard = self._runtime.shard_of(request.group_id).machine
             partitions = [(c.value.topic_id, c.partition) for c in changes if c.value is not None]
             commits.check_commit(shard, shard.membership.rebalancer, request, ctx.api_version, partitions)
         except KafkaError as error:
@@ -134,7 +139,7 @@ class OffsetApi:
         self, version: int, group: FetchedGroup, finish: Callable[[FetchGroup], None], *, require_stable: bool
     ) -> None:
         try:
-            shard = self._groups.shard_of(group.group_id)
+            shard = self._runtime.shard_of(group.group_id).machine
             commits.check_fetch(shard, group.group_id, group.member_id, group.member_epoch)
         except KafkaError as error:
             finish(_group_error(version, group, client_error(error)))
@@ -193,7 +198,7 @@ class OffsetApi:
         try:
             if not request.group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-            shard = self._groups.shard_of(request.group_id)
+            shard = self._runtime.shard_of(request.group_id).machine
             group = commits.check_offset_delete(shard, request.group_id)
         except KafkaError as error:
             return OffsetDeleteResponse(error_code=client_error(error))

@@ -23,11 +23,13 @@ from kraft_protocol.wire.messages import TxnOffsetCommitRequest, TxnOffsetCommit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kraft_node.base.env import Clock
     from kraft_node.base.request import RequestContext
+    from kraft_node.broker.coordinators.group.config import GroupConfig
     from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
-    from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
     from kraft_node.broker.coordinators.group.seams import ClusterView, Transactions
     from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.runtime.engine import Runtime
     from kraft_node.log.producers.verification import Guard
 
 FIRST_VERSION_WITHOUT_OLD_PRODUCERS: Final = 2
@@ -42,11 +44,20 @@ Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 class TxnCommitApi:
     """Handler of the request."""
 
-    __slots__ = ("_cluster", "_groups", "_transactions")
+    __slots__ = ("_clock", "_cluster", "_config", "_runtime", "_transactions")
 
-    def __init__(self, groups: GroupCoordinator, cluster: ClusterView, transactions: Transactions) -> None:
-        self._groups = groups
+    def __init__(
+        self,
+        runtime: Runtime[Shard],
+        cluster: ClusterView,
+        config: GroupConfig,
+        clock: Clock,
+        transactions: Transactions,
+    ) -> None:
+        self._runtime = runtime
         self._cluster = cluster
+        self._config = config
+        self._clock = clock
         self._transactions = transactions
 
     def txn_offset_commit(self, ctx: RequestContext, request: TxnOffsetCommitRequest) -> Any:
@@ -89,7 +100,7 @@ class TxnCommitApi:
                 check_commit(shard, request, self._ids(changes))
                 return PlannedWrite(changes, response, producer)
 
-            self._groups.runtime.write(request.group_id, commit, written)
+            self._runtime.write(request.group_id, commit, written)
 
         try:
             partition = self._partition_of(request.group_id)
@@ -118,13 +129,13 @@ class TxnCommitApi:
         """The group's partition, if it is coordinated here. Raises KafkaError."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        return self._groups.shard_of(group_id).partition
+        return self._runtime.shard_of(group_id).partition
 
     def _change(self, group_id: str, topic: str, asked: Any) -> Change | None:
         """The record of a partition's offset; None if its metadata is too large."""
-        if commits.metadata_too_large(asked.committed_metadata, self._groups.config.offset_metadata_max_bytes):
+        if commits.metadata_too_large(asked.committed_metadata, self._config.offset_metadata_max_bytes):
             return None
-        now_ms = self._groups.wall_ms()
+        now_ms = self._clock.wall_ms()
         value = CommittedOffset(
             asked.committed_offset, asked.committed_leader_epoch, asked.committed_metadata or "", now_ms
         )

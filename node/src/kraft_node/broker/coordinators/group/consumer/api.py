@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.coordinators.group.consumer.services import ConsumerServices
-    from kraft_node.broker.coordinators.group.coordinator import GroupCoordinator
+    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.runtime.engine import Runtime
 
 GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all operations on a group."""
@@ -36,10 +37,10 @@ def _all(names: list[str]) -> list[str]:
 class ConsumerGroupApi:
     """Handlers of the two requests. `is_enabled()`: consumer groups may be used in this cluster."""
 
-    __slots__ = ("_groups", "_is_enabled", "_services")
+    __slots__ = ("_is_enabled", "_runtime", "_services")
 
-    def __init__(self, groups: GroupCoordinator, services: ConsumerServices, is_enabled: Callable[[], bool]) -> None:
-        self._groups = groups
+    def __init__(self, runtime: Runtime[Shard], services: ConsumerServices, is_enabled: Callable[[], bool]) -> None:
+        self._runtime = runtime
         self._services = services
         self._is_enabled = is_enabled
 
@@ -54,7 +55,7 @@ class ConsumerGroupApi:
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         try:
             check_request(request, ctx.api_version, self._services.config.consumer_assignors)
-            shard = self._groups.shard_of(request.group_id)
+            shard = self._runtime.shard_of(request.group_id).machine
             shard.consumer_membership.heartbeat(ctx, request, permitted)
         except KafkaError as error:
             return ConsumerGroupHeartbeatResponse(error_code=client_error(error), error_message=error.message)
@@ -85,7 +86,7 @@ class ConsumerGroupApi:
     def _describe(self, group_id: str, *, with_operations: bool) -> DescribedGroup:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        shard = self._groups.shard_of(group_id)
+        shard = self._runtime.shard_of(group_id).machine
         group = shard.consumer_membership.group(group_id)
         described = describe(group, self._services.topics, self._services.config.consumer_assignors)
         if with_operations:
