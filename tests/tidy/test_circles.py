@@ -15,7 +15,6 @@ KNOWN: dict[str, int] = {
     # File whose name comes first, and the number of files.
     "kraft_node.base.config.node": 3,
     "kraft_node.base.env": 2,
-    "kraft_node.broker.coordinators.group.consumer.classic_members": 8,
     "kraft_node.broker.coordinators.transaction.admin": 4,
     "kraft_node.broker.coordinators.transaction.completions": 3,
     "kraft_node.broker.fetch.evictable": 2,

@@ -2,7 +2,8 @@
 
 The files:
 - `coordinator` takes requests and events and finds the shard; `locate` answers FindCoordinator;
-- `shard` is the state machine of one partition, over `coordinators.runtime`; `records` is its stored form;
+- `shard` is the state machine of one partition, over `coordinators.runtime`, and `shard_state` its groups, for the
+  parts of the machine; `records` is its stored form;
 - `consumer` is the package of the groups of KIP-848;
 - `classic` and `member` are a classic group as data; `membership` handles requests of members; `rebalance` moves a
   group from one generation to the next, with all time-outs; `subscription` reads the topics that members consume;

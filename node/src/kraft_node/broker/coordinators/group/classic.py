@@ -275,3 +275,15 @@ class ClassicGroup:
         if self.subscribed is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed
+
+    def stop_timers(self) -> None:
+        """Cancel every timer of the group and its members."""
+        for timer in (self.join_timer, self.sync_timer, *self.pending_members.values()):
+            if timer is not None:
+                timer.cancel()
+        self.join_timer = self.sync_timer = None
+        self.pending_members.clear()
+        for member in self.members.values():
+            if member.timer is not None:
+                member.timer.cancel()
+                member.timer = None

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kraft_node.broker.coordinators.group.offsets import CommittedOffset
-    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.group.shard_state import ShardState
 
 
-def expired(shard: Shard, group_id: str) -> list[Change]:
+def expired(shard: ShardState, group_id: str) -> list[Change]:
     """Tombstones for the expired offsets of one group, and for the group itself if nothing is left of it."""
     group = shard.groups.get(group_id) or shard.consumers.get(group_id)
     foreign = shard.foreign.get(group_id)
@@ -72,7 +72,7 @@ def _base_time(group: ClassicGroup | ConsumerGroup | None) -> Callable[[Committe
     return None
 
 
-def of_deleted_topics(shard: Shard, deleted: dict[str, Uuid], group_id: str) -> list[Change]:
+def of_deleted_topics(shard: ShardState, deleted: dict[str, Uuid], group_id: str) -> list[Change]:
     """Tombstones for the group's offsets of the deleted topics; offsets of a newer topic with the same name stay."""
     changes: list[Change] = []
     table = shard.offsets

@@ -19,7 +19,6 @@ from kraft_node.broker.coordinators.group.answers import (
 )
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, ClassicState
 from kraft_node.broker.coordinators.group.member import ClassicGroupMember, Protocols
-from kraft_node.broker.coordinators.group.rebalance import Rebalancer
 from kraft_node.broker.coordinators.group.records import SHARE, group_snapshot, new_group
 from kraft_node.broker.coordinators.runtime.failures import client_error
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -38,7 +37,9 @@ from kraft_protocol.wire.runtime import MAX_STRING_BYTES
 if TYPE_CHECKING:
     from kraft_node.base.env import Rng
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.group.consumer.classic_members import ClassicMembers
+    from kraft_node.broker.coordinators.group.rebalance import Rebalancer
+    from kraft_node.broker.coordinators.group.shard_state import ShardState
     from kraft_node.broker.coordinators.runtime.shard import Done
 
 log = logging.getLogger(__name__)
@@ -58,11 +59,13 @@ MAX_REASON_CHARS: Final = 255
 class Membership:
     """The membership requests of one shard's groups."""
 
-    __slots__ = ("rebalancer", "shard")
+    __slots__ = ("_consumer_group_members", "rebalancer", "shard")
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: ShardState, rebalancer: Rebalancer, consumer_group_members: ClassicMembers) -> None:
+        """`consumer_group_members`: serves members that use the classic protocol in consumer groups."""
         self.shard = shard
-        self.rebalancer = Rebalancer(shard)
+        self.rebalancer = rebalancer
+        self._consumer_group_members = consumer_group_members
 
     # -- JoinGroup
 
@@ -81,7 +84,7 @@ class Membership:
         consumer_group = self.shard.consumers.get(request.group_id)
         if consumer_group is not None:
             if consumer_group.members:
-                return self.shard.consumer_membership.classic.join(ctx, request, consumer_group)
+                return self._consumer_group_members.join(ctx, request, consumer_group)
             self.shard.write(self.shard.removal_of(request.group_id), _log_failure(request.group_id))
         group = self.shard.groups.get(request.group_id)
         if group is not None:
@@ -254,7 +257,7 @@ class Membership:
         """A member requests its assignment; the leader sends all assignments. None: answered once the leader has."""
         consumer_group = self.shard.consumers.get(request.group_id)
         if consumer_group is not None:
-            return self.shard.consumer_membership.classic.sync(request, consumer_group)
+            return self._consumer_group_members.sync(request, consumer_group)
         group = self.shard.groups.get(request.group_id)
         if group is None or group.state is ClassicState.EMPTY:
             return SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -302,7 +305,7 @@ class Membership:
         """A member reports that it is alive, and learns whether it must rejoin."""
         consumer_group = self.shard.consumers.get(request.group_id)
         if consumer_group is not None:
-            return self.shard.consumer_membership.classic.heartbeat(request, consumer_group)
+            return self._consumer_group_members.heartbeat(request, consumer_group)
         group = self.shard.groups.get(request.group_id)
         if group is None:
             return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
@@ -322,7 +325,7 @@ class Membership:
         """Remove members (by member id, or a static one by instance id alone). Returns one result each."""
         consumer_group = self.shard.consumers.get(group_id)
         if consumer_group is not None:
-            return self.shard.consumer_membership.classic.leave(members, consumer_group)
+            return self._consumer_group_members.leave(members, consumer_group)
         group = self.shard.groups.get(group_id)
         results = []
         gone = []

@@ -20,7 +20,7 @@ from kraft_protocol.wire.messages import SyncGroupResponse
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.classic import ClassicGroup
     from kraft_node.broker.coordinators.group.member import ClassicGroupMember
-    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.group.shard_state import ShardState
     from kraft_node.broker.coordinators.runtime.shard import Done
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Rebalancer:
 
     __slots__ = ("shard",)
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: ShardState) -> None:
         self.shard = shard
 
     # -- rebalancing

@@ -1,13 +1,12 @@
 """The state machine of `__consumer_offsets`: the groups of one partition, and their offsets.
 
-`coordinators.runtime` loads it, appends its records, and answers when they are committed. `write` may call back before
-it returns (the append failed, or a single replica commits at once), so callers must update their state first.
+`coordinators.runtime` loads it, appends its records, and answers when they are committed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -15,81 +14,46 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base.calls import call_each
 from kraft_node.broker.coordinators.group import answers, expiry, records
 from kraft_node.broker.coordinators.group.classic import ClassicGroup, ClassicState
-from kraft_node.broker.coordinators.group.consumer import leaving
 from kraft_node.broker.coordinators.group.consumer.changes import ConsumerChange, EpochChange, MemberChange
 from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
 from kraft_node.broker.coordinators.group.consumer.membership import ConsumerMembership
 from kraft_node.broker.coordinators.group.member import ClassicGroupMember
 from kraft_node.broker.coordinators.group.membership import Membership
 from kraft_node.broker.coordinators.group.offsets import OffsetTable
+from kraft_node.broker.coordinators.group.rebalance import Rebalancer
 from kraft_node.broker.coordinators.group.records import Change, ForeignChange, GroupChange, OffsetChange
-from kraft_node.broker.coordinators.runtime.machine import PlannedWrite, StoredRecord
+from kraft_node.broker.coordinators.group.shard_state import MAX_SWEEP_BATCH_RECORDS, ForeignGroup, ShardState
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Rng
     from kraft_node.broker.coordinators.group.config import GroupConfig
     from kraft_node.broker.coordinators.group.consumer.services import ConsumerServices
-    from kraft_node.broker.coordinators.runtime.shard import Done, Phase, RuntimeShard
+    from kraft_node.broker.coordinators.runtime.machine import StoredRecord
+    from kraft_node.broker.coordinators.runtime.shard import Phase, RuntimeShard
     from kraft_protocol.buffers import Buffer
 
 log = logging.getLogger(__name__)
 
-MAX_SWEEP_BATCH_RECORDS: Final = 1_000
-"""Tombstones of expiry and topic deletion are written in batches of this size: far below any max.message.bytes."""
 SWEEP_STEPS_A_TURN: Final = 500
 """Groups per step, before other work gets its turn on the loop."""
 EXPIRY: Final = "expiry"
 
 
-class ForeignGroup:
-    """A group of another type found in the log: its type and the keys of its records."""
-
-    __slots__ = ("keys", "kind")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.keys: set[bytes] = set()
-
-
-class Shard:
+class Shard(ShardState):
     """The groups of one partition, a `StateMachine` of `engine`."""
 
-    __slots__ = (
-        "clock",
-        "config",
-        "consumer_membership",
-        "consumers",
-        "engine",
-        "foreign",
-        "groups",
-        "membership",
-        "offsets",
-        "rng",
-        "scheduler",
-    )
+    __slots__ = ("consumer_membership", "membership")
 
     def __init__(
         self, engine: RuntimeShard[Shard], *, config: GroupConfig, rng: Rng, services: ConsumerServices
     ) -> None:
-        self.engine = engine
-        self.config = config
-        self.clock = engine.clock
-        self.scheduler = engine.scheduler
-        self.rng = rng
-        self.groups: dict[str, ClassicGroup] = {}
-        self.consumers: dict[str, ConsumerGroup] = {}
-        self.foreign: dict[str, ForeignGroup] = {}
-        self.offsets = OffsetTable()
-        self.membership = Membership(self)
-        """The membership requests of classic groups."""
-        self.consumer_membership = ConsumerMembership(self, services)
+        super().__init__(engine, config, rng)
+        rebalancer = Rebalancer(self)
+        self.consumer_membership = ConsumerMembership(self, services, rebalancer)
         """The membership requests of consumer groups."""
-
-    @property
-    def partition(self) -> int:
-        """The number of the partition of `__consumer_offsets`."""
-        return self.engine.partition
+        self.membership = Membership(self, rebalancer, self.consumer_membership.classic)
+        """The membership requests of classic groups."""
 
     @property
     def epoch(self) -> int:
@@ -100,37 +64,6 @@ class Shard:
     def phase(self) -> Phase:
         """The phase between election and resignation; only an ACTIVE shard answers requests."""
         return self.engine.phase
-
-    # -- writing
-
-    def write(self, changes: Sequence[Change], done: Done, *, apply: bool = True) -> bool:
-        """Append `changes` as one operation and call `done` with None when committed, or with the error.
-
-        `apply=False` is for snapshots of a group with members that are in memory already. Returns False if nothing was
-        appended (then `done` was called with the reason).
-        """
-        return self.engine.write(PlannedWrite(changes, None, replay=apply), done)
-
-    def write_all(self, changes: Sequence[Change], done: Done) -> None:
-        """Like `write`, for more changes than one batch may hold: in order but not atomic; `done` is for the last
-        batch.
-        """
-        last = max(0, (len(changes) - 1) // MAX_SWEEP_BATCH_RECORDS * MAX_SWEEP_BATCH_RECORDS)
-        failed: list[KafkaError] = []
-
-        def note(error: KafkaError | None) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for start in range(0, last, MAX_SWEEP_BATCH_RECORDS):
-            if not self.write(changes[start : start + MAX_SWEEP_BATCH_RECORDS], note):
-                done(failed[0])
-                return
-        self.write(changes[last:], done)
-
-    def after_writes(self, done: Done) -> None:
-        """Call `done` when all present records of the log are committed; at once if they are."""
-        self.engine.after_writes(done)
 
     # -- the state machine
 
@@ -226,7 +159,7 @@ class Shard:
         call_each([partial(self._send_away, group) for group in groups.values()])
 
     def _send_away(self, group: ClassicGroup) -> None:
-        stop_timers(group)
+        group.stop_timers()
         group.move_to(ClassicState.DEAD, self.clock.wall_ms())
         answers.answer_all(group, ErrorCode.NOT_COORDINATOR)
 
@@ -236,35 +169,6 @@ class Shard:
     def _expire(self) -> None:
         self.sweep(partial(expiry.expired, self))
         self._schedule_expiry()
-
-    # -- groups
-
-    def exists(self, group_id: str) -> bool:
-        """Whether a group of any type with the id exists."""
-        return group_id in self.groups or group_id in self.consumers or group_id in self.foreign
-
-    def drop_group(self, group_id: str) -> None:
-        """Forget a classic group. Its waiting requests get UNKNOWN_MEMBER_ID."""
-        group = self.groups.pop(group_id, None)
-        if group is not None:
-            stop_timers(group)
-            group.move_to(ClassicState.DEAD, self.clock.wall_ms())
-            answers.answer_all(group, ErrorCode.UNKNOWN_MEMBER_ID)
-
-    def create_group(self, group_id: str) -> ClassicGroup:
-        """Add an empty classic group in memory; nothing is written. The id must not be in use."""
-        group = self.groups[group_id] = ClassicGroup(group_id, self.clock.wall_ms())
-        return group
-
-    def removal_of(self, group_id: str) -> list[Change]:
-        """The tombstones that remove the group itself, not its offsets."""
-        foreign = self.foreign.get(group_id)
-        if foreign is not None:
-            return list(records.foreign_removals(group_id, foreign.kind, foreign.keys))
-        consumer = self.consumers.get(group_id)
-        if consumer is not None:
-            return list(leaving.removal(consumer))
-        return [GroupChange(group_id, None)]
 
     # -- sweeping
 
@@ -322,16 +226,3 @@ def loaded_group(group_id: str, value: Any) -> ClassicGroup:
         )
     group.refresh_subscriptions()
     return group
-
-
-def stop_timers(group: ClassicGroup) -> None:
-    """Cancel every timer of the group and its members."""
-    for timer in (group.join_timer, group.sync_timer, *group.pending_members.values()):
-        if timer is not None:
-            timer.cancel()
-    group.join_timer = group.sync_timer = None
-    group.pending_members.clear()
-    for member in group.members.values():
-        if member.timer is not None:
-            member.timer.cancel()
-            member.timer = None

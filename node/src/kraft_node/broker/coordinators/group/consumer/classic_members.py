@@ -7,7 +7,7 @@ So no member waits for another: JoinGroup and SyncGroup are answered at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraft_node.broker.coordinators.group.answers import join_error
 from kraft_node.broker.coordinators.group.classic import CONSUMER_PROTOCOL
@@ -34,21 +34,43 @@ from kraft_protocol.wire.messages import (
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
-    from kraft_node.broker.coordinators.group.consumer.membership import ConsumerMembership
+    from kraft_node.broker.coordinators.group.consumer.own_targets import OwnTargets
     from kraft_node.broker.coordinators.group.consumer.services import ConsumerServices
-    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.group.shard_state import ShardState
 
 FIRST_JOIN_VERSION_REQUIRING_MEMBER_ID: Final = 4
+
+
+class MemberTracker(Protocol):
+    """The time-outs and the removal of members; `membership.ConsumerMembership` implements it."""
+
+    def touch(self, group_id: str, member_id: str) -> None:
+        """Restart the time after which the member counts as dead."""
+
+    def joined(self, group_id: str, member_id: str) -> None:
+        """A classic member has joined: it must fetch its assignment."""
+
+    def synced(self, group_id: str, member_id: str) -> None:
+        """A classic member has fetched its assignment."""
+
+    def expect_join(self, group: ConsumerGroup, member: MemberData) -> None:
+        """A classic member must join again; the time runs from the first request."""
+
+    def remove(self, group: ConsumerGroup, members: list[MemberData], reason: str) -> None:
+        """Remove members; no request waits for it."""
 
 
 class ClassicMembers:
     """The classic members of one shard's consumer groups."""
 
-    __slots__ = ("_members", "_services", "_shard")
+    __slots__ = ("_members", "_own_targets", "_services", "_shard")
 
-    def __init__(self, shard: Shard, services: ConsumerServices, members: ConsumerMembership) -> None:
+    def __init__(
+        self, shard: ShardState, services: ConsumerServices, own_targets: OwnTargets, members: MemberTracker
+    ) -> None:
         self._shard = shard
         self._services = services
+        self._own_targets = own_targets
         self._members = members
 
     # -- JoinGroup
@@ -87,7 +109,7 @@ class ClassicMembers:
 
         if self._shard.write(plan.changes, done):
             if plan.own_task is not None:
-                self._members.own_targets.begin(group, plan.own_task)
+                self._own_targets.begin(group, plan.own_task)
             self._members.joined(request.group_id, member_id)
         return None
 

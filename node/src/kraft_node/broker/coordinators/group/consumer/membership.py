@@ -25,7 +25,8 @@ from kraft_protocol.wire.messages import ConsumerGroupHeartbeatRequest, Consumer
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.broker.coordinators.group.consumer.services import ConsumerServices
-    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.group.rebalance import Rebalancer
+    from kraft_node.broker.coordinators.group.shard_state import ShardState
     from kraft_node.broker.coordinators.runtime.shard import Done
 
 log = logging.getLogger(__name__)
@@ -36,15 +37,16 @@ Response: Final = ConsumerGroupHeartbeatResponse
 class ConsumerMembership:
     """The members of one shard's consumer groups; `classic` are the members that use the classic protocol."""
 
-    __slots__ = ("_services", "_sessions", "_shard", "classic", "own_targets", "resolver")
+    __slots__ = ("_rebalancer", "_services", "_sessions", "_shard", "classic", "own_targets", "resolver")
 
-    def __init__(self, shard: Shard, services: ConsumerServices) -> None:
+    def __init__(self, shard: ShardState, services: ConsumerServices, rebalancer: Rebalancer) -> None:
         self._shard = shard
         self._services = services
+        self._rebalancer = rebalancer
         self._sessions = MemberSessions(shard.clock, shard.scheduler, self._expired, self._overdue)
         self.resolver = PatternResolver(shard, services)
         self.own_targets = OwnTargets(shard, services)
-        self.classic = ClassicMembers(shard, services, self)
+        self.classic = ClassicMembers(shard, services, self.own_targets, self)
 
     # -- requests
 
@@ -170,10 +172,9 @@ class ConsumerMembership:
         shard.write(changes, done)
         classic = shard.groups.get(group_id)
         if classic is not None:
-            rebalancer = shard.membership.rebalancer
             for member in classic.members.values():
-                rebalancer.touch(classic, member)
-            rebalancer.begin(classic, "the last member of the consumer protocol has left")
+                self._rebalancer.touch(classic, member)
+            self._rebalancer.begin(classic, "the last member of the consumer protocol has left")
         return True
 
     # -- time-outs

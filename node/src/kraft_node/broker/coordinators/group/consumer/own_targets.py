@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.consumer.assignors.spec import Target
     from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
     from kraft_node.broker.coordinators.group.consumer.services import ConsumerServices
-    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.group.shard_state import ShardState
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class OwnTargets:
 
     __slots__ = ("_services", "_shard")
 
-    def __init__(self, shard: Shard, services: ConsumerServices) -> None:
+    def __init__(self, shard: ShardState, services: ConsumerServices) -> None:
         self._shard = shard
         self._services = services
 

@@ -25,7 +25,7 @@ from kraft_node.broker.coordinators.regex.syntax import PatternError
 if TYPE_CHECKING:
     from kraft_node.broker.coordinators.group.consumer.group import ConsumerGroup
     from kraft_node.broker.coordinators.group.consumer.services import ConsumerServices
-    from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.broker.coordinators.group.shard_state import ShardState
     from kraft_protocol.errors import KafkaError
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class PatternResolver:
 
     __slots__ = ("_running", "_services", "_shard", "_started_ms")
 
-    def __init__(self, shard: Shard, services: ConsumerServices) -> None:
+    def __init__(self, shard: ShardState, services: ConsumerServices) -> None:
         self._shard = shard
         self._services = services
         self._running: set[str] = set()
