@@ -16,7 +16,6 @@ KNOWN: dict[str, int] = {
     "kraft_node.base.config.node": 3,
     "kraft_node.base.env": 2,
     "kraft_node.broker.coordinators.transaction.admin": 4,
-    "kraft_node.broker.coordinators.transaction.completions": 3,
     "kraft_node.broker.fetch.evictable": 2,
     "kraft_node.broker.handlers.produce": 2,
     "kraft_node.partition.acks": 5,

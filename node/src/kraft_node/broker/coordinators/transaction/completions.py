@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base import rare
 from kraft_node.broker.coordinators.runtime.shard import Phase
@@ -24,7 +24,7 @@ from kraft_node.broker.coordinators.transaction.states import Change
 from kraft_node.broker.coordinators.transaction.writing import store
 
 if TYPE_CHECKING:
-    from kraft_node.broker.coordinators.transaction.machine import Shard
+    from kraft_node.broker.coordinators.runtime.shard import RuntimeShard
     from kraft_node.broker.coordinators.transaction.states import Transaction, Values
     from kraft_protocol.errors import KafkaError
 
@@ -45,7 +45,7 @@ class Completions:
 
     __slots__ = ("_is_armed", "_shard", "_waiting", "refused")
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: RuntimeShard[Any]) -> None:
         self._shard = shard
         self._waiting: dict[Transaction, int] = {}
         """By transaction: when its record is due, monotonic milliseconds; nearly in this order."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kraft_node.broker.coordinators.runtime.machine import PlannedWrite
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kraft_node.broker.coordinators.transaction.machine import Shard
+    from kraft_node.broker.coordinators.runtime.shard import RuntimeShard
     from kraft_node.broker.coordinators.transaction.states import Change
 
 
@@ -19,7 +19,10 @@ class _Store:
     __slots__ = ("_decided", "_late", "_shard")
 
     def __init__(
-        self, shard: Shard, decided: Callable[[KafkaError | None], None], late: Callable[[KafkaError], None] | None
+        self,
+        shard: RuntimeShard[Any],
+        decided: Callable[[KafkaError | None], None],
+        late: Callable[[KafkaError], None] | None,
     ) -> None:
         self._shard = shard
         self._decided = decided
@@ -35,7 +38,7 @@ class _Store:
 
 
 def store(
-    shard: Shard,
+    shard: RuntimeShard[Any],
     changes: list[Change],
     decided: Callable[[KafkaError | None], None],
     late: Callable[[KafkaError], None] | None = None,
