@@ -174,7 +174,7 @@ class World:
         return codec.decode(type(response), codec.encode(response, version), version)
 
     def transaction(self, name: str = "t") -> Any:
-        return self.coordinator.transaction(name)
+        return self.coordinator.decisions.transaction(name)
 
     # -- requests
 

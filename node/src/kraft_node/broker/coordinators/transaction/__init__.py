@@ -3,7 +3,8 @@
 The files:
 - `states` has the states and stored values, `rules` what each request does in each state (pure functions);
 - `records` is the stored form, `machine` one partition's transactional ids over the coordinator runtime;
-- `coordinator` writes decisions and completes transactions; `markers` sends the results to the partitions' leaders;
+- `coordinator` loads, and finds the handler of a request; `decisions` decides, writes and completes transactions;
+- `markers` sends the results to the partitions' leaders;
 - `writing` is one write, `completions` the Complete records that wait for the next write of their id;
 - `sweeps` aborts old transactions and removes unused transactional ids;
 - `api` and `admin` handle requests; `patterns` matches transactional ids; `seams` is the interface to the metadata;

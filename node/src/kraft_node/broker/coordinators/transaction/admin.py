@@ -15,7 +15,7 @@ from kraft_protocol.wire.messages import DescribeTransactionsResponse, ListTrans
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
     from kraft_node.base.turns import Turns
-    from kraft_node.broker.coordinators.transaction.coordinator import TransactionCoordinator
+    from kraft_node.broker.coordinators.transaction.decisions import Decisions
 
 IDS_A_STEP: Final = 300
 
@@ -25,10 +25,10 @@ Described = DescribeTransactionsResponse.TransactionState
 class TransactionAdmin:
     """Handlers of the two requests."""
 
-    __slots__ = ("_coordinator", "_turns")
+    __slots__ = ("_decisions", "_turns")
 
-    def __init__(self, coordinator: TransactionCoordinator, turns: Turns) -> None:
-        self._coordinator = coordinator
+    def __init__(self, decisions: Decisions, turns: Turns) -> None:
+        self._decisions = decisions
         self._turns = turns
 
     def describe(self, _ctx: RequestContext, request: Any) -> Any:
@@ -41,7 +41,7 @@ class TransactionAdmin:
         if not name:
             return Described(error_code=ErrorCode.INVALID_REQUEST, transactional_id=name)
         try:
-            transaction = self._coordinator.transaction(name)
+            transaction = self._decisions.transaction(name)
         except KafkaError as error:
             return Described(error_code=error.code, transactional_id=name)
         if transaction is None or transaction.pending is TransactionState.DEAD:
@@ -71,7 +71,7 @@ class TransactionAdmin:
         states = {BY_LABEL[name] for name in request.state_filters if name in BY_LABEL}
         wants = _Filters(request, states, matcher(request.transactional_id_pattern))
         number = 0
-        for shard in list(self._coordinator.runtime.shards.values()):
+        for shard in list(self._decisions.runtime.shards.values()):
             if shard.phase is Phase.LOADING:
                 return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             for stored in shard.machine.transactions.all():
@@ -79,7 +79,7 @@ class TransactionAdmin:
                 if number % IDS_A_STEP == 0:
                     yield
                 transaction = stored.as_seen()
-                if wants(transaction, self._coordinator.clock.wall_ms()) and sees(transaction.name):
+                if wants(transaction, self._decisions.clock.wall_ms()) and sees(transaction.name):
                     response.transaction_states.append(
                         ListTransactionsResponse.TransactionState(
                             transactional_id=transaction.name,

@@ -33,7 +33,9 @@ from kraft_protocol.wire.messages import (
 
 if TYPE_CHECKING:
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.coordinators.transaction.coordinator import TransactionCoordinator
+    from kraft_node.broker.coordinators.transaction.config import TransactionConfig
+    from kraft_node.broker.coordinators.transaction.decisions import Decisions
+    from kraft_node.broker.coordinators.transaction.seams import TransactionClusterView
 
 FIRST_INIT_VERSION_WITH_FENCED: Final = 4
 FIRST_VERSION_WITH_FENCED: Final = 2
@@ -58,12 +60,21 @@ def _shown(error: KafkaError, *, knows_fenced: bool) -> ErrorCode:
 
 
 class TransactionApi:
-    """Handlers of producers' requests, and of brokers for them."""
+    """Handlers of producers' requests, and of brokers for them. `version()`: the cluster's transaction.version."""
 
-    __slots__ = ("_coordinator",)
+    __slots__ = ("_cluster", "_config", "_decisions", "_version")
 
-    def __init__(self, coordinator: TransactionCoordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(
+        self,
+        decisions: Decisions,
+        cluster: TransactionClusterView,
+        config: TransactionConfig,
+        version: Callable[[], int],
+    ) -> None:
+        self._decisions = decisions
+        self._cluster = cluster
+        self._config = config
+        self._version = version
 
     # -- InitProducerId
 
@@ -72,9 +83,9 @@ class TransactionApi:
         KIP-360)."""
         if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "producer id and epoch must be given together or not at all")
-        name, coordinator = request.transactional_id, self._coordinator
+        name, decisions = request.transactional_id, self._decisions
         if name is None:
-            coordinator.take_id(partial(_answer_new_id, ctx))
+            decisions.take_id(partial(_answer_new_id, ctx))
             return
         timeout_ms = self._timeout(request)
         expected = None
@@ -86,19 +97,19 @@ class TransactionApi:
                 transaction,
                 timeout_ms,
                 expected,
-                now_ms=coordinator.clock.wall_ms(),
-                version=coordinator.version(),
+                now_ms=decisions.clock.wall_ms(),
+                version=self._version(),
                 fresh_id=fresh_id,
             )
 
         def create(fresh_id: int) -> Values:
-            return rules.created(fresh_id, timeout_ms, coordinator.clock.wall_ms())
+            return rules.created(fresh_id, timeout_ms, decisions.clock.wall_ms())
 
-        coordinator.run(name, decide, partial(_answer_initialized, ctx), create=create)
+        decisions.run(name, decide, partial(_answer_initialized, ctx), create=create)
 
     def _timeout(self, request: Any) -> int:
         """The valid time-out of transactions. Raises KafkaError for requests that no state can satisfy."""
-        config = self._coordinator.config
+        config = self._config
         if not request.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         if request.enable2_pc and not config.two_phase_commit:
@@ -165,7 +176,7 @@ class TransactionApi:
 
     def _unusable(self, partitions: Sequence[TopicPartition], denied: set[str]) -> dict[TopicPartition, ErrorCode]:
         """Codes of all partitions if any partition is denied or missing: then no partition is added."""
-        cluster = self._coordinator.cluster
+        cluster = self._cluster
         codes = {}
         for one in partitions:
             if one[0] in denied:
@@ -182,7 +193,7 @@ class TransactionApi:
         try:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
-            transaction = self._coordinator.transaction(name)
+            transaction = self._decisions.transaction(name)
             if transaction is None:
                 raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {name} is not known")
             missing = rules.missing_partitions(transaction, producer, frozenset(partitions))
@@ -201,22 +212,22 @@ class TransactionApi:
         if not name:
             done(KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty"))
             return
-        clock = self._coordinator.clock
+        clock = self._decisions.clock
 
         def decide(transaction: Any, _fresh_id: int | None) -> rules.Step:
             return rules.add_partitions(
                 transaction, producer, partitions, client_version=client_version, now_ms=clock.wall_ms()
             )
 
-        self._coordinator.run(name, decide, done)
+        self._decisions.run(name, decide, done)
 
     def add_offsets(self, ctx: RequestContext, request: Any) -> None:
         """Add the partition of `__consumer_offsets` that holds a group's offsets."""
-        count = self._coordinator.cluster.partition_count(CONSUMER_OFFSETS)
+        count = self._cluster.partition_count(CONSUMER_OFFSETS)
         if count is None:
             # The end of a transaction drops markers of unknown partitions, so no partition may be added before it
             # exists.
-            self._coordinator.cluster.create_internal_topic(CONSUMER_OFFSETS, ctx)
+            self._cluster.create_internal_topic(CONSUMER_OFFSETS, ctx)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS} is being created")
 
         def done(result: Values | Settled | KafkaError) -> None:
@@ -233,19 +244,19 @@ class TransactionApi:
 
     def end(self, ctx: RequestContext, request: Any) -> None:
         """Commit or abort. The answer is sent when the result is stored; the markers follow."""
-        name, coordinator = request.transactional_id, self._coordinator
+        name, decisions = request.transactional_id, self._decisions
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         producer = ProducerEpoch(request.producer_id, request.producer_epoch)
         commit, bumps = request.committed, ctx.api_version >= FIRST_END_VERSION_WITH_BUMP
 
         def decide(transaction: Any, fresh_id: int | None) -> rules.Step:
-            now_ms = coordinator.clock.wall_ms()
+            now_ms = decisions.clock.wall_ms()
             if bumps:
                 return rules.end_with_bump(transaction, producer, commit=commit, now_ms=now_ms, fresh_id=fresh_id)
             return rules.end(transaction, producer, commit=commit, now_ms=now_ms)
 
-        coordinator.run(name, decide, partial(_answer_ended, ctx))
+        decisions.run(name, decide, partial(_answer_ended, ctx))
 
 
 def _answer_new_id(ctx: RequestContext, producer_id: int | KafkaError) -> None:

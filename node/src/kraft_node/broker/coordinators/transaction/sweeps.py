@@ -18,7 +18,8 @@ from kraft_node.broker.coordinators.transaction.writing import store
 from kraft_protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kraft_node.broker.coordinators.transaction.coordinator import TransactionCoordinator
+    from kraft_node.broker.coordinators.transaction.config import TransactionConfig
+    from kraft_node.broker.coordinators.transaction.decisions import Decisions
     from kraft_node.broker.coordinators.transaction.machine import Shard
 
 log = logging.getLogger(__name__)
@@ -30,19 +31,21 @@ REMOVED_AT_ONCE: Final = 500
 
 
 class Sweeper:
-    """The sweeps of all shards."""
+    """The sweeps of all shards. `version()`: the cluster's transaction.version."""
 
-    def __init__(self, coordinator: TransactionCoordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, decisions: Decisions, config: TransactionConfig, version: Callable[[], int]) -> None:
+        self._decisions = decisions
+        self._config = config
+        self._version = version
 
     def start(self, shard: Shard) -> None:
         """Sweep the shard until it ends."""
-        config = self._coordinator.config
+        config = self._config
         shard.timers.schedule("abort", config.abort_interval_ms, self._again, shard, "abort")
         shard.timers.schedule("remove", config.removal_interval_ms, self._again, shard, "remove")
 
     def _again(self, shard: Shard, what: str) -> None:
-        config = self._coordinator.config
+        config = self._config
         if what == "abort":
             shard.timers.schedule(what, config.abort_interval_ms, self._again, shard, what)
             self._sweep(shard, self._abort, iter(shard.machine.transactions.used()))
@@ -61,32 +64,31 @@ class Sweeper:
     # -- old transactions
 
     def _abort(self, shard: Shard, transactions: list[Transaction]) -> None:
-        now_ms = self._coordinator.clock.wall_ms()
+        now_ms = self._decisions.clock.wall_ms()
         for transaction in transactions:
             if rules.is_timed_out(transaction, now_ms):
                 self._fence(shard, transaction)
 
     def _fence(self, shard: Shard, transaction: Transaction, fresh_id: int | KafkaError | None = None) -> None:
-        coordinator = self._coordinator
         if isinstance(fresh_id, KafkaError):
             log.warning("old transaction stays open until the next try id=%s error=%s", transaction.name, fresh_id)
             return
-        now_ms = coordinator.clock.wall_ms()
+        now_ms = self._decisions.clock.wall_ms()
         if shard.machine.transactions.get(transaction.name) is not transaction:
             return
         if not rules.is_timed_out(transaction, now_ms):
             return
-        step = rules.fence(transaction, now_ms=now_ms, version=coordinator.version(), fresh_id=fresh_id)
+        step = rules.fence(transaction, now_ms=now_ms, version=self._version(), fresh_id=fresh_id)
         if step is NEEDS_ID:
-            coordinator.take_id(partial(self._fence, shard, transaction))
+            self._decisions.take_id(partial(self._fence, shard, transaction))
             return
         assert isinstance(step, Values), "law: a fence is written"
-        coordinator.write(shard, transaction, step, partial(_aborted, transaction))
+        self._decisions.write(shard, transaction, step, partial(_aborted, transaction))
 
     # -- unused ids
 
     def _remove(self, shard: Shard, transactions: list[Transaction]) -> None:
-        now_ms, expiration_ms = self._coordinator.clock.wall_ms(), self._coordinator.config.id_expiration_ms
+        now_ms, expiration_ms = self._decisions.clock.wall_ms(), self._config.id_expiration_ms
         expired = [one for one in transactions if rules.is_expired(one, now_ms, expiration_ms)]
         for start in range(0, len(expired), REMOVED_AT_ONCE):
             some = expired[start : start + REMOVED_AT_ONCE]
