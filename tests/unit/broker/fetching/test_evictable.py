@@ -28,11 +28,11 @@ def test_random_changes_give_the_least_of_all_sessions() -> None:
                 session = FetchSession(by_topic_id=True, replica_id=rng.choice([-1, -1, 3]))
                 session.id, session.created_ms, session.counted = now_ms + 1, now_ms, rng.randrange(4)
                 sessions[session.id] = session
-                evictable.put(session)
+                evictable.put(session.worth, session.created_ms)
             elif step == 1:
                 session = rng.choice(list(sessions.values()))
                 session.counted = rng.randrange(4)
-                evictable.put(session)
+                evictable.put(session.worth, session.created_ms)
             else:
                 session_id = rng.choice(list(sessions))
                 del sessions[session_id]

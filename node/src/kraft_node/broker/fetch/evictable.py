@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from kraft_node.broker.fetch.session import FetchSession
+from typing import NamedTuple
 
 
 class Worth(NamedTuple):
@@ -35,16 +32,16 @@ class Evictable:
         self._young: list[Worth] = []
         self._old: list[Worth] = []
 
-    def put(self, session: FetchSession) -> None:
-        """Add a session, or note its number of partitions (`counted`) again."""
-        worth = Worth(session.privileged, session.counted, session.id)
-        before = self._worth.get(session.id)
+    def put(self, worth: Worth, created_ms: int) -> None:
+        """Add a session that was made at `created_ms`, or change its worth."""
+        session_id = worth.session_id
+        before = self._worth.get(session_id)
         if before is None:
-            self._born_ms[session.id] = session.created_ms
+            self._born_ms[session_id] = created_ms
         else:
             self._take(before)
-        self._worth[session.id] = worth
-        insort(self._peers(session.id), worth)
+        self._worth[session_id] = worth
+        insort(self._peers(session_id), worth)
 
     def remove(self, session_id: int) -> None:
         """Remove a session; allowed if it is missing."""

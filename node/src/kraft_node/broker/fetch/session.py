@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kraft_node.base import rare
 from kraft_node.base.env import Rng
-from kraft_node.broker.fetch.evictable import Evictable
+from kraft_node.broker.fetch.evictable import Evictable, Worth
 from kraft_node.partition.table import PartitionKey
 from kraft_protocol.client.fetch_session import INITIAL_EPOCH, NO_SESSION, next_epoch
 from kraft_protocol.errors import ErrorCode
@@ -182,6 +182,11 @@ class FetchSession:
         """Whether it belongs to a follower: sessions of followers are preferred to sessions of consumers."""
         return self.replica_id >= 0
 
+    @property
+    def worth(self) -> Worth:
+        """Its value among the sessions of the cache, by the partitions that were counted last."""
+        return Worth(self.privileged, self.counted, self.id)
+
     def update(self, topics: Iterable[Any]) -> None:
         """Add or change the partitions that a FetchRequest names."""
         partitions = self.partitions
@@ -261,7 +266,7 @@ class SessionCache:
             self.partition_count += size - session.counted
             session.counted = size
             if session in self:
-                self._evictable.put(session)
+                self._evictable.put(session.worth, session.created_ms)
         return self.partition_count <= PARTITIONS_MAX or session.privileged
 
     def resume(self, session_id: int, epoch: int, *, by_topic_id: bool, now_ms: int) -> FetchSession | ErrorCode:
@@ -305,7 +310,7 @@ class SessionCache:
         session.epoch = next_epoch(INITIAL_EPOCH)
         session.created_ms = session.used_ms = now_ms
         self._sessions[session_id] = session
-        self._evictable.put(session)
+        self._evictable.put(session.worth, session.created_ms)
         return True
 
     def _evict(self, wanted: FetchSession, now_ms: int) -> bool:
