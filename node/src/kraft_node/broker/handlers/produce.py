@@ -211,7 +211,7 @@ class ProduceHandler:
         if outcome.wrong_leader is not None and ctx.api_version >= LEADER_HINT_VERSION:
             hint_at_leaders(self.metadata, ctx.listener, outcome.wrong_leader, response)
         if outcome.unreplicated is not None:
-            WaitingProduce(self, ctx, request, response, outcome.unreplicated)
+            WaitingProduce(self.waiting, self.scheduler, ctx, request, response, outcome.unreplicated)
             return None
         return response
 

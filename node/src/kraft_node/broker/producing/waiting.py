@@ -9,9 +9,8 @@ from kraft_node.partition.acks import ACKS_ALL, Appended, when_acknowledged
 from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Timer
+    from kraft_node.base.env import Scheduler, Timer
     from kraft_node.base.request import RequestContext
-    from kraft_node.broker.handlers.produce import ProduceHandler
     from kraft_node.partition.partition import Partition
 
 WAITING_MAX: Final = 20_000
@@ -25,31 +24,33 @@ class WaitingProduce:
     is under way; it has no time limit, because Kafka's append would block until it ends.
     """
 
-    __slots__ = ("ctx", "handler", "pending", "response", "timer")
+    __slots__ = ("ctx", "pending", "response", "timer", "waiting")
 
     def __init__(
         self,
-        handler: ProduceHandler,
+        waiting: set[WaitingProduce],
+        scheduler: Scheduler,
         ctx: RequestContext,
         request: Any,
         response: Any,
         unreplicated: list[tuple[Appended, Any]],
     ) -> None:
-        self.handler = handler
+        """`waiting`: the requests of the broker that wait. This one joins them unless they are too many."""
+        self.waiting = waiting
         self.ctx = ctx
         self.response = response
         self.pending: set[_PendingAck] = set()
         self.timer: Timer | None = None
-        if len(handler.waiting) >= WAITING_MAX or rare.takes("produce cannot wait"):
+        if len(waiting) >= WAITING_MAX or rare.takes("produce cannot wait"):
             for _, row in unreplicated:
                 _fail(row, ErrorCode.REQUEST_TIMED_OUT)
             ctx.respond(response)
             return
-        handler.waiting.add(self)
+        waiting.add(self)
         acks = [(_PendingAck(self, each.partition, row), each) for each, row in unreplicated]
         self.pending.update(ack for ack, _ in acks)
         if request.acks == ACKS_ALL:
-            self.timer = handler.scheduler.call_later(request.timeout_ms, self._expired)
+            self.timer = scheduler.call_later(request.timeout_ms, self._expired)
         for ack, each in acks:
             when_acknowledged(each, request.acks, ack)
 
@@ -71,7 +72,7 @@ class WaitingProduce:
     def _finish(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
-        self.handler.waiting.discard(self)
+        self.waiting.discard(self)
         self.ctx.respond(self.response)
 
 
