@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import click
 
@@ -16,9 +16,6 @@ from kraft_cli.target import NOT_THERE, REFUSED, failure, pause
 from kraft_operator.api.base import GROUP, VERSION
 from kraft_operator.api.crd import crds
 from kraft_operator.api.versions import BETA, PATH, VERSIONS, definitions
-
-if TYPE_CHECKING:
-    from kraft_cli.kubectl import Kubectl
 
 MANAGER: Final = "kubectl-kraft"
 WEBHOOK: Final = "kraftclusters.kraftcluster.io"
@@ -32,7 +29,15 @@ SETTLES_S: Final = 10.0
 NAMES: Final = tuple(crd["metadata"]["name"] for crd in crds())
 
 
-def found(kubectl: Kubectl) -> dict[str, dict[str, Any]]:
+class RunsKubectl(Protocol):
+    """What the steps need of `kubectl.Kubectl`."""
+
+    def run(self, *words: str, stdin: str | None = None) -> str:
+        """Run kubectl and return its output. Raises click.ClickException with its error message."""
+        ...
+
+
+def found(kubectl: RunsKubectl) -> dict[str, dict[str, Any]]:
     """The definitions that exist, by name."""
     items = json.loads(kubectl.run("get", "crd", *NAMES, "-o", "json", "--ignore-not-found") or '{"items": []}')
     listed = items.get("items", [items])
@@ -51,14 +56,14 @@ def rows(there: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def serve(kubectl: Kubectl) -> None:
+def serve(kubectl: RunsKubectl) -> None:
     """Serve both versions. Stored objects do not change. Raises click.ClickException without a webhook."""
     stored = {_storage(one) for one in found(kubectl).values()} or {VERSION}
     _apply(kubectl, BETA if stored == {BETA} else VERSION, _client(kubectl))
     _refresh(kubectl, VERSIONS)
 
 
-def store(kubectl: Kubectl, version: str) -> int:
+def store(kubectl: RunsKubectl, version: str) -> int:
     """Store all objects as `version`. Returns how many objects were rewritten."""
     there = found(kubectl)
     if any(version not in _served(one) for one in there.values()) or not there:
@@ -78,7 +83,7 @@ def store(kubectl: Kubectl, version: str) -> int:
     return written
 
 
-def withdraw(kubectl: Kubectl) -> None:
+def withdraw(kubectl: RunsKubectl) -> None:
     """Serve v1alpha1 only. Refused while an object may be stored as v1beta1."""
     there = found(kubectl)
     beta = [name for name, one in there.items() if BETA in one["status"].get("storedVersions", ())]
@@ -99,13 +104,13 @@ def _storage(crd: Mapping[str, Any]) -> str:
     return str(next(one["name"] for one in crd["spec"]["versions"] if one["storage"]))
 
 
-def _apply(kubectl: Kubectl, storage: str, client: Mapping[str, Any] | None) -> None:
+def _apply(kubectl: RunsKubectl, storage: str, client: Mapping[str, Any] | None) -> None:
     document = {"apiVersion": "v1", "kind": "List", "items": definitions(storage, client)}
     words = ("apply", "--server-side", "--force-conflicts", f"--field-manager={MANAGER}", "-f", "-")
     kubectl.run(*words, stdin=json.dumps(document))
 
 
-def _refresh(kubectl: Kubectl, served: Sequence[str]) -> None:
+def _refresh(kubectl: RunsKubectl, served: Sequence[str]) -> None:
     """Make kubectl forget which versions were served before. It remembers them for hours, and would request those."""
     for _ in range(DISCOVERED_TRIES):
         group = json.loads(kubectl.run("get", "--raw", f"/apis/{GROUP}"))
@@ -115,7 +120,7 @@ def _refresh(kubectl: Kubectl, served: Sequence[str]) -> None:
     kubectl.run("api-resources", f"--api-group={GROUP}", "--output=name")
 
 
-def _client(kubectl: Kubectl) -> dict[str, Any]:
+def _client(kubectl: RunsKubectl) -> dict[str, Any]:
     """The address of the conversion webhook: as for admission, with another path."""
     hooks = json.loads(kubectl.run("get", "validatingwebhookconfigurations", "-o", "json"))["items"]
     for hook in (hook for item in hooks for hook in item.get("webhooks", ())):
@@ -129,7 +134,7 @@ def _client(kubectl: Kubectl) -> dict[str, Any]:
     raise failure(NOT_THERE, "the operator has no webhook, which converts: install its chart with webhook.enabled=true")
 
 
-def _rewrite(kubectl: Kubectl, name: str, one: dict[str, Any]) -> int:
+def _rewrite(kubectl: RunsKubectl, name: str, one: dict[str, Any]) -> int:
     """Write an object unchanged, which stores it in the present version.
 
     Ignore an object that was deleted meanwhile.
@@ -149,7 +154,7 @@ def _rewrite(kubectl: Kubectl, name: str, one: dict[str, Any]) -> int:
     raise failure(REFUSED, f"{name} {one['metadata']['name']} changes too often: try again")
 
 
-def register(main: click.Group, reaches: Selects[Any], kubectl_of: Callable[..., Kubectl]) -> None:
+def register(main: click.Group, reaches: Selects[Any], kubectl_of: Callable[..., RunsKubectl]) -> None:
     """The group of commands `versions`."""
 
     @main.group(invoke_without_command=True)

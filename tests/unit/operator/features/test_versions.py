@@ -189,7 +189,7 @@ def test_a_repeated_store_waits_for_all_api_servers(monkeypatch: pytest.MonkeyPa
     """The first run ended in the pause; the second assumed from the definition that all API servers know it."""
     pauses: list[float] = []
     monkeypatch.setattr(versions, "pause", pauses.append)
-    versions.store(_Kubectl(), "v1beta1")  # type: ignore[arg-type]
+    versions.store(_Kubectl(), "v1beta1")
     assert pauses == [versions.SETTLES_S]
 
 
