@@ -7,14 +7,11 @@ Executors are hardened like the driver and have no token.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import yaml
 
 from kraft_operator.api.pipelines import KafkaTableSpec, PipelineSpec, RunSpec
-
-if TYPE_CHECKING:
-    from kraft_operator.pipelines.manifests import Pipeline
 
 ACCOUNT: Final = "kraft-pipeline-executors"
 TEMPLATE: Final = "executor.yaml"
@@ -37,18 +34,19 @@ def is_executor(pod: Object) -> bool:
     return bool(pod["metadata"].get("labels", {}).get(ROLE) == "executor")
 
 
-def files(one: Pipeline, driver: Object, folder: str) -> dict[str, str]:
+def files(driver: Object, namespace: str, folder: str) -> dict[str, str]:
     """The files that Spark in the driver's pod reads from `folder`: text by file name."""
-    return {DEFAULTS: _defaults(one, folder), TEMPLATE: _template(driver)}
+    return {DEFAULTS: _defaults(driver, namespace, folder), TEMPLATE: _template(driver)}
 
 
-def _defaults(one: Pipeline, folder: str) -> str:
+def _defaults(driver: Object, namespace: str, folder: str) -> str:
+    (container,) = driver["spec"]["containers"]
     values = {
         "spark.master": "k8s://https://kubernetes.default.svc",
         "spark.submit.deployMode": "client",
-        "spark.kubernetes.namespace": one.namespace,
-        "spark.kubernetes.container.image": one.image,
-        "spark.kubernetes.container.image.pullPolicy": one.spec.driver.image_pull_policy,
+        "spark.kubernetes.namespace": namespace,
+        "spark.kubernetes.container.image": container["image"],
+        "spark.kubernetes.container.image.pullPolicy": container["imagePullPolicy"],
         "spark.kubernetes.executor.podTemplateFile": f"{folder}/{TEMPLATE}",
         # Executors find the driver by its address. The driver's pod owns them, so they are deleted with it.
         "spark.driver.host": "${env:POD_IP}",

@@ -95,7 +95,7 @@ def objects(one: Pipeline) -> list[Object]:
     """All objects of a pipeline in the order of creation; the workload is the last."""
     pod, files = _pod(one), {FILE: yaml.safe_dump(one.document(), sort_keys=False)}
     if executors.wanted(one.spec):
-        files |= executors.files(one, pod, CONFIG)
+        files |= executors.files(pod, one.namespace, CONFIG)
         executors.drive(pod, CONFIG)
     (container,) = pod["spec"]["containers"]
     container["env"] += _secrets(one.spec)
