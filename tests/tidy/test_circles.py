@@ -24,7 +24,6 @@ KNOWN: dict[str, int] = {
     "kraft_node.testing.disk": 2,
     "kraft_node.testing.raft.appends": 14,
     "kraft_node.testing.whole.administration": 2,
-    "kraft_pipeline.tables.engines.engine": 3,
     "kraft_protocol.sasl.oauth_properties": 2,
 }
 

@@ -21,9 +21,9 @@ import pickle
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -40,9 +40,6 @@ from kraft_pipeline.tables.stores.opening import options_of
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.fetch import Range
 
-if TYPE_CHECKING:
-    from kraft_pipeline.tables.engines.engine import SparkEngine
-
 FORMAT: Final = "kraft-table"
 STARTS: Final = 6
 """Attempts to start a query that writes a batch. Spark gives a Python process ten seconds to start, which may be too
@@ -50,6 +47,28 @@ short on a busy machine."""
 COLUMNS: Final = "number int, topic string, topicId binary, partition int, first bigint, last bigint, epoch int"
 _FAILURE: Final = "failure"
 _PIECES: Final = "tasks"
+
+
+class QueryEngine(Protocol):
+    """What a query needs of its engine, which is `engine.SparkEngine`."""
+
+    session: Any
+    """The Spark session."""
+    parallelism: int
+    """Tasks that run at once."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether Spark has ended, so no batch can run in this process."""
+        ...
+
+    def failure(self, error: Exception) -> Failure:
+        """Classify an exception of Spark itself."""
+        ...
+
+    def reading(self, ranges: Any) -> AbstractContextManager[None]:
+        """A context in which the writer's tasks take their ranges from a micro-batch, the DataFrame `ranges`."""
+        ...
 
 
 def range_of(row: dict[str, Any]) -> Range:
@@ -168,7 +187,7 @@ def _put(path: Path, value: Any) -> None:
     draft.replace(path)
 
 
-def stream(engine: SparkEngine, writer: Writer, cluster: Cluster) -> None:
+def stream(engine: QueryEngine, writer: Writer, cluster: Cluster) -> None:
     """Run the query until the writer stops, or with `once` until no records are left.
 
     Raises the exception of a batch, and TaskError if Spark fails for good.
@@ -188,7 +207,7 @@ def stream(engine: SparkEngine, writer: Writer, cluster: Cluster) -> None:
 class _Query:
     """One query with its folder."""
 
-    def __init__(self, engine: SparkEngine, writer: Writer, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, engine: QueryEngine, writer: Writer, cluster: Cluster, folder: Path) -> None:
         self._engine, self._writer, self._cluster, self._folder = engine, writer, cluster, folder
         self._working = threading.Lock()
         self._raised: BaseException | None = None

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -32,9 +32,6 @@ from kraft_pipeline.tables.stores.committer import DELETED, Added, Part
 from kraft_pipeline.tables.stores.storage import open_storage
 from kraft_protocol.client.fetch import Range
 
-if TYPE_CHECKING:
-    from kraft_pipeline.tables.engines.engine import SparkEngine
-
 VIEW: Final = "records"
 ROW_BY_ROW: Final = frozenset(
     {"Project", "Filter", "SubqueryAlias", "View", "Generate", "Union", "WithCTE", "CTERelationDef", "CTERelationRef"}
@@ -44,10 +41,21 @@ ROW_BY_ROW: Final = frozenset(
 """Spark's operators that make a row from a single row only."""
 
 
+class SelectEngine(Protocol):
+    """What a SELECT needs of its engine, which is `engine.SparkEngine`."""
+
+    session: Any
+    """The Spark session."""
+
+    def written(self, frame: Any, call: Callable[[Iterator[pa.RecordBatch]], Result]) -> list[Result]:
+        """Call `call` with the rows of each partition of a DataFrame, and return the results. Raises TaskError."""
+        ...
+
+
 class Transform:
     """The checked SELECT of a specification. The constructor raises SpecError."""
 
-    def __init__(self, spec: TableSpec, engine: SparkEngine) -> None:
+    def __init__(self, spec: TableSpec, engine: SelectEngine) -> None:
         self._spec, self._engine = spec, engine
         fields = values.first_fields(spec)
         if spec.value.format != "raw" and not len(fields):
