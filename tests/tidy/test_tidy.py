@@ -102,7 +102,7 @@ CATCH_ALL = {
     "broker/coordinators/runtime/shard.py": (1, "the operation fails, its partition is loaded again"),
     "broker/pieces.py": (1, "the piece of the request gets UNKNOWN_SERVER_ERROR"),
     "server/channels/local_channel.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),
-    "server/connections/listener.py": (1, "the connection is closed"),
+    "server/connections/context.py": (1, "the connection is closed"),
     "server/sasl/login.py": (1, "handed to the login, which refuses the client"),
     "server/tls/tls_transport.py": (1, "the connection is closed"),
     "server/monitoring/monitoring_server.py": (1, "the request gets 503"),

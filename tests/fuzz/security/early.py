@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from kraft_node.security.sasl.oauthbearer import OauthBearer, UnsecuredTokens
 from kraft_node.security.sasl.scram import ScramUsers
-from kraft_node.server.connections.authentication import EARLY_BYTES_MAX
+from kraft_node.server.connections.security import EARLY_BYTES_MAX
 from kraft_protocol.sasl import scram
 from kraft_protocol.tls.contexts import make_contexts
 from kraft_protocol.tls.errors import TlsError

@@ -28,7 +28,8 @@ from kraft_node.server.channels.channel_pool import Channels, broker_address
 from kraft_node.server.channels.local_channel import LOOPBACK, LocalChannel
 from kraft_node.server.connections.api_versions import with_connection_apis
 from kraft_node.server.connections.buffers import BufferPool
-from kraft_node.server.connections.listener import NO_QUOTAS, ConnectionLimiter, ServerListener
+from kraft_node.server.connections.context import NO_QUOTAS
+from kraft_node.server.connections.listener import ConnectionLimiter, ServerListener
 from kraft_node.server.controller_registration import ControllerRegistrar
 from kraft_node.server.faults import FaultHandler, raising
 from kraft_node.server.monitoring.metrics import MetricsRegistry, RequestMetrics

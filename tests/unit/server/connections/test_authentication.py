@@ -6,7 +6,8 @@ import struct
 from typing import Any
 
 from kraft_node.base.request import ANONYMOUS
-from kraft_node.server.connections.authentication import Authenticating, Authentication, ListenerSecurity
+from kraft_node.server.connections.authentication import Authenticating
+from kraft_node.server.connections.security import Authentication, ListenerSecurity
 from kraft_protocol.client.session import Session, Software
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import (

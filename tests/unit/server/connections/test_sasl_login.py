@@ -9,7 +9,7 @@ import pytest
 
 from kraft_node.base.request import TokenPrincipal
 from kraft_node.security.sasl.exchange import InvalidCredentials, PlainUsers, SaslIdentity, SaslRefused
-from kraft_node.server.connections.authentication import ListenerSecurity
+from kraft_node.server.connections.security import ListenerSecurity
 from kraft_node.server.sasl.login import ListenerSasl, SaslServerLogin
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.sasl.client import PlainCredentials

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Timer
     from kraft_node.base.net import Outgoing, Transport
     from kraft_node.base.request import RequestContext
-    from kraft_node.server.connections.listener import ServerListener
+    from kraft_node.server.connections.context import ListenerContext
     from kraft_protocol.wire.classes import Message
 
 log = logging.getLogger("kraft_node.server.connections.connection")
@@ -47,7 +47,7 @@ class Answering(Received):
         "held_bytes",
     )
 
-    def __init__(self, server: ServerListener, transport: Transport) -> None:
+    def __init__(self, server: ListenerContext, transport: Transport) -> None:
         super().__init__(server, transport)
         self.closed = False
         self.held_bytes = 0
@@ -222,4 +222,4 @@ class Answering(Received):
             self._corked_bytes = 0
             self.transport.write(out)
             if self.held_bytes or self.transport.held_bytes:
-                self.server.gate.unread.note(self)  # type: ignore[arg-type]
+                self.server.unread.note(self)

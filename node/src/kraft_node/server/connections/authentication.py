@@ -15,14 +15,12 @@ no request looks at the state.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.request import ANONYMOUS, RequestContext
 from kraft_node.server.connections.answering import SIZE, Answering
 from kraft_protocol.errors import ErrorCode
-from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.codec import decode_few
 from kraft_protocol.wire.error_response import error_response
 from kraft_protocol.wire.errors import DecodeError, TooManyItems
@@ -30,78 +28,12 @@ from kraft_protocol.wire.frames import decode_request_header
 
 if TYPE_CHECKING:
     from kraft_node.base.net import Transport
-    from kraft_node.server.connections.listener import ServedApi, ServerListener
+    from kraft_node.server.connections.context import ListenerContext, ServedApi
+    from kraft_node.server.connections.security import Authentication
     from kraft_node.server.monitoring.metrics import ApiMetrics
-    from kraft_node.server.tls.listener_tls import ListenerTls
-
-PLAINTEXT: Final = "PLAINTEXT"
-
-EARLY_APIS: Final = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
-"""The APIs of a restricted connection."""
-
-EARLY_BYTES_MAX: Final = 512 << 10
-"""The default of `sasl.server.max.receive.size`."""
-
 
 TOKEN_BYTES_MAX: Final = 64 << 10
 """The largest token without Kafka's header; tickets of Kerberos are the largest."""
-
-
-class Authentication(ABC):
-    """The SASL state of one connection, from its first byte to its end. It calls `Authenticating.admit` on success."""
-
-    @abstractmethod
-    def handshake(self, ctx: RequestContext, request: Any) -> Any:
-        """SaslHandshake (17), as a handler (`base.request`)."""
-
-    @abstractmethod
-    def authenticate(self, ctx: RequestContext, request: Any) -> Any:
-        """SaslAuthenticate (36), as a handler."""
-
-    @abstractmethod
-    def token(self, token: bytes) -> None:
-        """A frame without Kafka's header, after `Authenticating.expect_tokens`."""
-
-    def begin_versions(self) -> bool:
-        """Whether ApiVersions may be answered now; otherwise the connection is closed."""
-        return True
-
-    def versions_answered(self) -> None:  # noqa: B027 - not every state counts them
-        """ApiVersions was answered without an error."""
-
-    def unexpected(self, ctx: RequestContext, response: Any) -> Any:  # noqa: ARG002
-        """Handle a request of another API on a restricted connection, as a handler. `response` is its error."""
-        ctx.close_connection()
-
-    @abstractmethod
-    def closed(self) -> None:
-        """The connection is closed."""
-
-
-class ListenerSecurity:
-    """How one listener secures its connections."""
-
-    __slots__ = ("authentication", "early_bytes_max", "protocol", "tls")
-
-    def __init__(
-        self,
-        protocol: str = PLAINTEXT,
-        *,
-        tls: ListenerTls | None = None,
-        authentication: Callable[[Authenticating], Authentication] | None = None,
-        early_bytes_max: int = EARLY_BYTES_MAX,
-    ) -> None:
-        """`protocol`: the security protocol. `tls` puts TLS around connections.
-
-        `authentication` makes the SASL state of a connection.
-        """
-        self.protocol = protocol
-        self.tls = tls
-        self.authentication = authentication
-        self.early_bytes_max = early_bytes_max
-
-
-NO_SECURITY: Final = ListenerSecurity()
 
 
 class Authenticating(Answering):
@@ -117,7 +49,7 @@ class Authenticating(Answering):
         "request_bytes_max",
     )
 
-    def __init__(self, server: ServerListener, transport: Transport) -> None:
+    def __init__(self, server: ListenerContext, transport: Transport) -> None:
         super().__init__(server, transport)
         self.principal = ANONYMOUS
         self.reply = self._answer

@@ -31,7 +31,7 @@ from kraft_protocol.wire.frames import decode_request_header
 
 if TYPE_CHECKING:
     from kraft_node.base.net import Transport
-    from kraft_node.server.connections.listener import ServedApi, ServerListener
+    from kraft_node.server.connections.context import ListenerContext, ServedApi
     from kraft_node.server.monitoring.metrics import ApiMetrics
 
 log = logging.getLogger("kraft_node.server.connections.connection")
@@ -81,7 +81,7 @@ class Connection(Authenticating):
         "last_active_ms",
     )
 
-    def __init__(self, server: ServerListener, transport: Transport, now_ms: int) -> None:
+    def __init__(self, server: ListenerContext, transport: Transport, now_ms: int) -> None:
         super().__init__(server, transport)
         self.client_software: tuple[str, str] | None = None
         """Name and version in ApiVersions (KIP-511)."""
@@ -106,7 +106,7 @@ class Connection(Authenticating):
     def drained(self) -> None:
         """There is room for responses again."""
         if self.held_bytes:
-            self.server.gate.unread.note(self)
+            self.server.unread.note(self)
         if self._resting and not self._yielded and not self._short:
             self._work_again()
 
@@ -123,7 +123,7 @@ class Connection(Authenticating):
         self._release_items()
         if self.authentication is not None:
             self.authentication.closed()
-        self.server.gate.unread.forget(self)
+        self.server.unread.forget(self)
         self.server.forget(self)
 
     # Requests
@@ -304,7 +304,7 @@ class Connection(Authenticating):
         unsent = self.transport.unsent_bytes
         if unsent > UNSENT_MAX or self.closed or self._unmuting or self._barred:
             return False
-        if unsent and self.server.gate.unread.is_over:
+        if unsent and self.server.unread.is_over:
             return False
         waiting = self._waiting
         if not waiting:

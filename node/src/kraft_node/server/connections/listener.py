@@ -1,91 +1,31 @@
-"""The shared parts of the connections of one listening socket: handlers, limits, receive memory, idle closing."""
+"""Listening sockets: they accept connections, limit their number, and close idle ones."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.turns import OneByOne, Turns
-from kraft_node.server.connections.authentication import EARLY_APIS, NO_SECURITY, ListenerSecurity
 from kraft_node.server.connections.connection import Connection
 from kraft_node.server.connections.connection_rates import Arrivals
-from kraft_node.server.connections.large_requests import LargeRequests
+from kraft_node.server.connections.context import NO_QUOTAS, ListenerContext, QuotaPolicy
+from kraft_node.server.connections.security import NO_SECURITY, ListenerSecurity
 from kraft_node.server.connections.unread import Unread
-from kraft_protocol.wire.api import API, ApiKey, ApiSpec
-from kraft_protocol.wire.sizes import is_long
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Env
     from kraft_node.base.net import Listener, Receiver, Transport
-    from kraft_node.base.request import Handler, RequestContext
-    from kraft_node.server.connections.answering import Answering
+    from kraft_node.base.request import Handler
     from kraft_node.server.connections.buffers import BufferPool
     from kraft_node.server.connections.connection_rates import ConnectionRates
-    from kraft_node.server.monitoring.metrics import ApiMetrics, RequestMetrics
-    from kraft_protocol.wire.classes import Message
+    from kraft_node.server.monitoring.metrics import RequestMetrics
+    from kraft_protocol.wire.api import ApiKey
 
 log = logging.getLogger("kraft_node.server.connections.listener")
 
-REFUSALS_LOGGED_PER_MINUTE: Final = 60
-"""Further refusals are counted but not logged: a hostile client must not fill the disk."""
-
 IDLE_SWEEPS: Final = 10
 """Checks of idle connections per idle time: closing is late by at most a tenth."""
-
-
-class ServedApi:
-    """One API as this listener serves it. The request's class is made with its first request."""
-
-    __slots__ = ("_is_long", "_request", "_spec", "handler", "max_version", "metrics", "min_version", "name")
-
-    def __init__(self, spec: ApiSpec, handler: Handler, metrics: ApiMetrics) -> None:
-        self._spec = spec
-        self._request: type[Message] | None = None
-        self._is_long: Callable[[Any], bool] | None = None
-        self.name = spec.name
-        self.handler = handler
-        self.min_version = spec.min_version
-        self.max_version = spec.max_version
-        self.metrics = metrics
-
-    @property
-    def request(self) -> type[Message]:
-        """The class of the requests, made at the first use."""
-        if self._request is None:
-            self._request = self._spec.request
-        return self._request
-
-    def speaks(self, version: int) -> bool:
-        """Whether the version is served."""
-        return self.min_version <= version <= self.max_version
-
-    def is_long(self, response: Any) -> bool:
-        """Whether the answer must be encoded in steps."""
-        if self._is_long is None:
-            self._is_long = is_long(self._spec.response)
-        return self._is_long(response)
-
-
-class QuotaPolicy(Protocol):
-    """The quotas of clients: `broker.client_quotas` implements it."""
-
-    is_active: bool
-
-    def charge(self, ctx: RequestContext, response: Any) -> int:
-        """Count an outgoing answer. Returns for how many milliseconds the client must not be read."""
-
-
-class _NoQuotas:
-    is_active = False
-
-    def charge(self, ctx: RequestContext, response: Any) -> int:  # noqa: ARG002
-        return 0
-
-
-NO_QUOTAS: Final = _NoQuotas()
-"""For listeners that only nodes use."""
 
 
 class Limits:
@@ -210,7 +150,7 @@ class _Refused:
     def connection_lost(self, error: OSError | None) -> None: ...
 
 
-class ServerListener:
+class ServerListener(ListenerContext):
     """Accepts connections under one listener name and passes their requests to `handlers`.
 
     With `held`, connections wait until `open_gates`: a broker binds its sockets before it may serve.
@@ -232,38 +172,27 @@ class ServerListener:
         held: bool = False,
         security: ListenerSecurity = NO_SECURITY,
     ) -> None:
-        self.env = env
-        self.clock = env.clock
-        self.name = name
-        self.gate = gate
         if not gate.listeners:
             gate.unread = Unread(env.scheduler.call_later, gate.connections)
         gate.listeners.append(self)
-        self.pool = pool
-        self.request_bytes_max = gate.limits.request_bytes_max
-        self.versions_fallback = versions_fallback
-        self.quotas = quotas
-        self.apis = {
-            int(key): ServedApi(API[key], handler, metrics.api(key, API[key].name)) for key, handler in handlers.items()
-        }
-        self.security = security
-        self.early_apis = {int(key): self.apis[int(key)] for key in EARLY_APIS if int(key) in self.apis}
-        """The APIs of connections without a principal."""
-        produce = self.apis.get(int(ApiKey.PRODUCE))
-        self.produce_metrics = None if produce is None else produce.metrics
+        super().__init__(
+            env,
+            name,
+            handlers,
+            pool=pool,
+            metrics=metrics,
+            unread=gate.unread,
+            request_bytes_max=gate.limits.request_bytes_max,
+            versions_fallback=versions_fallback,
+            quotas=quotas,
+            security=security,
+        )
+        self.gate = gate
         self.connections: dict[Connection, None] = {}
         """In the order of arrival: operations on all connections use this order."""
-        self.turns = Turns(env)
-        """Continues the work of connections that have used up their share of a loop turn."""
-        self.large = LargeRequests(self.turns)
-        self.encoding = OneByOne(self.turns)
-        """Encodes long answers, one at a time."""
         self.held = held
         """While set, connections are accepted but not read."""
-        self.refusals = 0
         self.accepted = 0
-        self._refusals_before = 0
-        self._touched: list[Answering] = []
         self._arrivals = Arrivals(env, name, self._let_in)
         self._socket: Listener | None = None
         self._closed = False
@@ -313,27 +242,6 @@ class ServerListener:
             del self.connections[connection]
             self._arrivals.discard(connection)
             self.gate.leave(connection.peer_host, self.name)
-
-    def touch(self, connection: Answering) -> None:
-        """Let `connection` send its answers after the current work."""
-        if not self._touched:
-            self.env.scheduler.call_soon(self._catch_up)
-        self._touched.append(connection)
-
-    def _catch_up(self) -> None:
-        touched, self._touched = self._touched, []
-        for connection in touched:
-            try:
-                connection.catch_up()
-            except Exception:
-                log.exception("connection closed after a failure peer=%s listener=%s", connection.peer_host, self.name)
-                connection.transport.abort()
-
-    def refused(self, host: str, reason: str) -> None:
-        """Count and log a refused connection or request."""
-        self.refusals += 1
-        if self.refusals - self._refusals_before <= REFUSALS_LOGGED_PER_MINUTE:
-            log.warning("refused peer=%s listener=%s reason=%s", host, self.name, reason)
 
     # Idle connections
 

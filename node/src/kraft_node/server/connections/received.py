@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kraft_node.base.net import Transport
-    from kraft_node.server.connections.listener import ServerListener
+    from kraft_node.server.connections.context import ListenerContext
 
 
 class Received(ABC):
@@ -15,7 +15,7 @@ class Received(ABC):
 
     __slots__ = ("_have", "_large", "_need", "_rest", "peer_host", "server", "transport")
 
-    def __init__(self, server: ServerListener, transport: Transport) -> None:
+    def __init__(self, server: ListenerContext, transport: Transport) -> None:
         self.server = server
         self.transport = transport
         self.peer_host = transport.peer[0]

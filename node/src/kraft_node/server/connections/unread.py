@@ -9,10 +9,10 @@ largest amount is aborted at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from kraft_node.server.connections.connection import Connection
+    from kraft_node.base.net import Transport
 
 UNREAD_MAX: Final = 256 << 20
 
@@ -20,12 +20,34 @@ PATIENCE_MS: Final = 1000
 """How long a connection may read nothing while the limit is exceeded."""
 
 
+class RefusingListener(Protocol):
+    """Counts and logs refusals."""
+
+    def refused(self, host: str, reason: str) -> None:
+        """Count and log a refused connection or request."""
+
+
+class UnreadConnection(Protocol):
+    """A connection, for the sum of unread answers."""
+
+    closed: bool
+    held_bytes: int
+    """Bytes of answers in memory that the client has not read, as counted last."""
+    peer_host: str
+    transport: Transport
+
+    @property
+    def server(self) -> RefusingListener:
+        """Its listener."""
+        ...
+
+
 class Unread:
     """The unread answers of a node. `connections` returns all connections."""
 
     __slots__ = ("_call_later", "_connections", "_is_looking", "limit", "total")
 
-    def __init__(self, call_later: Callable[..., Any], connections: Callable[[], Iterable[Connection]]) -> None:
+    def __init__(self, call_later: Callable[..., Any], connections: Callable[[], Iterable[UnreadConnection]]) -> None:
         self._call_later = call_later
         self._connections = connections
         self._is_looking = False
@@ -38,7 +60,7 @@ class Unread:
         """Whether the limit is exceeded."""
         return self.total > self.limit
 
-    def note(self, connection: Connection) -> None:
+    def note(self, connection: UnreadConnection) -> None:
         """Count the unsent bytes of `connection` again."""
         held = connection.transport.held_bytes
         self.total += held - connection.held_bytes
@@ -50,7 +72,7 @@ class Unread:
         if not self._is_looking and self._count() > self.limit:
             self._look_later()
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: UnreadConnection) -> None:
         """A connection has ended."""
         self.total -= connection.held_bytes
         connection.held_bytes = 0
@@ -68,7 +90,7 @@ class Unread:
         held = {connection: connection.held_bytes for connection in self._connections() if connection.held_bytes}
         self._call_later(PATIENCE_MS, self._look, held)
 
-    def _look(self, before: dict[Connection, int]) -> None:
+    def _look(self, before: dict[UnreadConnection, int]) -> None:
         """Abort connections that have read nothing since they held `before`, until the sum is below the limit."""
         self._is_looking = False
         if self._count() <= self.limit:
@@ -81,7 +103,7 @@ class Unread:
         if self.total > self.limit:
             self._look_later()
 
-    def _abort(self, connection: Connection) -> None:
+    def _abort(self, connection: UnreadConnection) -> None:
         text = f"the node holds {self.total} bytes of unread answers, {connection.held_bytes} of them for this client"
         connection.server.refused(connection.peer_host, text)
         self.forget(connection)
@@ -89,5 +111,5 @@ class Unread:
         connection.transport.abort()
 
 
-def _held(connection: Connection) -> int:
+def _held(connection: UnreadConnection) -> int:
     return connection.held_bytes

@@ -24,7 +24,7 @@ from kraft_node.security.sasl.exchange import (
     ServerExchange,
     ServerMechanism,
 )
-from kraft_node.server.connections.authentication import Authenticating, Authentication
+from kraft_node.server.connections.security import Authentication, SecuredConnection
 from kraft_node.server.secure.counts import AuthenticationCounts
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import SaslAuthenticateResponse, SaslHandshakeResponse
@@ -100,7 +100,7 @@ class SaslServerLogin(Authentication):
         "stage",
     )
 
-    def __init__(self, sasl: ListenerSasl, connection: Authenticating) -> None:
+    def __init__(self, sasl: ListenerSasl, connection: SecuredConnection) -> None:
         self.stage = Stage.VERSIONS
         self._sasl = sasl
         self._connection = connection

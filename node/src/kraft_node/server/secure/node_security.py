@@ -6,8 +6,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.request import ANONYMOUS
-from kraft_node.server.connections.authentication import NO_SECURITY as OPEN_LISTENER
-from kraft_node.server.connections.authentication import ListenerSecurity
+from kraft_node.server.connections.security import NO_SECURITY as OPEN_LISTENER
+from kraft_node.server.connections.security import ListenerSecurity
 from kraft_node.server.sasl.keys import CONTROLLER_MECHANISM_KEY, INTER_BROKER_MECHANISM_KEY
 from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
+from kraft_node.base.net import Receiver
 from kraft_node.base.request import ANONYMOUS
 from kraft_node.server.secure.counts import AuthenticationCounts
 from kraft_node.server.tls.tls_transport import TlsTransport
@@ -19,14 +20,31 @@ from kraft_protocol.tls.names import PrincipalMapper, subject_of
 if TYPE_CHECKING:
     import ssl
 
-    from kraft_node.base.net import Receiver, Transport
-    from kraft_node.server.connections.connection import Connection
-    from kraft_node.server.connections.listener import ServerListener
+    from kraft_node.base.net import Transport
     from kraft_node.server.tls.handshakes import Handshakes
     from kraft_protocol.tls.contexts import Contexts
     from kraft_protocol.tls.errors import TlsError
 
 log = logging.getLogger("kraft_node.server.tls.listener_tls")
+
+
+class AdmittedReceiver(Receiver, Protocol):
+    """The connection above the TLS of a client."""
+
+    def admit(self, principal: str) -> None:
+        """Serve all APIs from now on, as `principal`."""
+
+
+class TlsServer(Protocol):
+    """The listener that accepted a connection."""
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether SASL authenticates its clients, and not their certificates."""
+        ...
+
+    def refused(self, host: str, reason: str) -> None:
+        """Count and log a refused connection."""
 
 
 class ListenerTls:
@@ -41,20 +59,20 @@ class ListenerTls:
         self._handshakes = handshakes
         self._mapper = PrincipalMapper(contexts.settings.mapping_rules)
 
-    def serve(self, raw: Transport, server: ServerListener, connect: Callable[[Transport], Connection]) -> Receiver:
+    def serve(self, raw: Transport, server: TlsServer, connect: Callable[[Transport], AdmittedReceiver]) -> Receiver:
         """Put TLS around an accepted connection; `connect` makes the connection above it."""
 
         def failed(transport: TlsTransport, error: TlsError) -> None:
             self._refuse(server, transport, f"TLS handshake failed: {error}")
 
         def established(transport: TlsTransport, receiver: Receiver) -> None:
-            if server.security.authentication is None:
+            if not server.uses_sasl:
                 principal = self.principal(transport.session.peer_certificate)
                 if principal is None:
                     self._refuse(server, transport, "no rule of ssl.principal.mapping.rules matches its certificate")
                     transport.close()
                     return
-                cast("Connection", receiver).admit(principal)
+                cast("AdmittedReceiver", receiver).admit(principal)
             self.counts.succeeded.add(self._now_ms())
             self.counts.without_reauth += 1
 
@@ -63,7 +81,7 @@ class ListenerTls:
         secured.start(connect(secured))
         return secured
 
-    def _refuse(self, server: ServerListener, transport: TlsTransport, reason: str) -> None:
+    def _refuse(self, server: TlsServer, transport: TlsTransport, reason: str) -> None:
         self.counts.failed.add(self._now_ms())
         server.refused(transport.peer[0], reason)
 
