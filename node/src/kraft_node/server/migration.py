@@ -11,16 +11,17 @@ from kraft_node.migration.links import RecordsRefusedError
 from kraft_node.migration.states import visible_state
 from kraft_node.migration.steering import Steering
 from kraft_node.server.channels.channel_pool import Channels, broker_address
-from kraft_node.server.monitoring.migration_metrics import migration_metrics
 from kraft_protocol.errors import KafkaError
 from kraft_protocol.wire.messages import ApiVersionsRequest
 
 if TYPE_CHECKING:
+    from kraft_node.base.config import NodeConfig
     from kraft_node.base.config.zookeeper import ZooKeeperSettings
+    from kraft_node.base.env import Env
     from kraft_node.controller.controller import Controller
     from kraft_node.migration.zookeeper import Connect
-    from kraft_node.server.node import Node
     from kraft_node.server.quorum.driver import RaftDriver
+    from kraft_node.server.secure.node_security import NodeSecurity
 
 
 ZK_MIGRATION_READY_VERSION: Final = 3
@@ -33,7 +34,9 @@ class NodeMigration:
 
     def __init__(
         self,
-        node: Node,
+        env: Env,
+        config: NodeConfig,
+        security: NodeSecurity,
         settings: ZooKeeperSettings,
         zookeeper: Callable[[ZooKeeperSettings], Connect] | None,
         raft: RaftDriver,
@@ -41,7 +44,6 @@ class NodeMigration:
     ) -> None:
         """`zookeeper` begins sessions."""
         assert zookeeper is not None, "law: the process brings a client of ZooKeeper"
-        env, config = node.env, node.config
         self.image = raft.image
         self.clock = env.clock
         self._controller = controller
@@ -53,7 +55,7 @@ class NodeMigration:
             f"controller-{config.node_id}-to-brokers",
             partial(broker_address, raft.image, listener),
             patient=False,
-            security=node.security.to_brokers,
+            security=security.to_brokers,
         )
         self.steering = Steering(env, config.node_id, listener, raft.image, self._channels.find)
         self.driver = MigrationDriver(
@@ -72,7 +74,6 @@ class NodeMigration:
         raft.loader.publishers += [self.driver.moved, self.steering.moved]
         raft.on_leader.append(self._led)
         raft.on_lost_leadership.append(lambda _epoch: self.driver.lost())
-        node.registry.register(lambda: migration_metrics(self))
 
     def append(self, records: Sequence[Any], committed: Callable[[], None]) -> None:
         """`links.MigrationLog`, over the controller."""

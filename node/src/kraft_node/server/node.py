@@ -19,6 +19,7 @@ from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.base.config.effects import refusals
 from kraft_node.base.config.node import own_boolean
 from kraft_node.base.config.resources import BROKER_RESOURCE
+from kraft_node.base.config.zookeeper import zookeeper_settings
 from kraft_node.broker.controller_link import ActiveControllerLink
 from kraft_node.broker.forward import FORWARDED
 from kraft_node.broker.lifecycle import BrokerState
@@ -32,7 +33,6 @@ from kraft_node.server.connections.context import NO_QUOTAS
 from kraft_node.server.connections.listener import ConnectionLimiter, ServerListener
 from kraft_node.server.controller_registration import ControllerRegistrar
 from kraft_node.server.faults import FaultHandler, raising
-from kraft_node.server.monitoring.metrics import MetricsRegistry, RequestMetrics
 from kraft_node.server.monitoring.monitoring_server import HttpServer
 from kraft_node.server.monitoring.node_metrics import NodeMetrics
 from kraft_node.server.monitoring.node_status import node_status
@@ -43,13 +43,12 @@ from kraft_node.server.node_settings import (
     creation_rates,
     host_and_port,
     limits_of,
-    migration_of,
     protected_listener,
     raft_config,
     snapshot_policy,
 )
+from kraft_node.server.parts import NodeParts
 from kraft_node.server.quorum.driver import RaftDriver
-from kraft_node.server.secure.node_security import NodeSecurity
 from kraft_node.server.shutdown import NodeShutdown
 from kraft_node.server.storage import NodeStorage, StorageRefused, open_storage
 from kraft_protocol.ids import METADATA_TOPIC_NAME
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.migration.zookeeper import Connect
-    from kraft_node.security.authorizer import Authorizer
     from kraft_node.server.migration import NodeMigration
 
 log = logging.getLogger("kraft_node.server.node")
@@ -83,7 +81,7 @@ class StartRefused(Exception):  # noqa: N818 - a fact, not a fault
     """The reason why the node does not start, with the directory or key, for people."""
 
 
-class Node:
+class Node(NodeParts):
     """One node. Call `start`, then `shutdown`. `on_fatal(reason)` is called when the node must not continue."""
 
     def __init__(
@@ -95,45 +93,17 @@ class Node:
         on_fatal: Callable[[str], None] | None = None,
         zookeeper: Callable[[ZooKeeperSettings], Connect] | None = None,
     ) -> None:
-        self.env = env
-        self.zookeeper = zookeeper
+        super().__init__(env, config, FaultHandler(on_fatal or raising))
+        self._zookeeper = zookeeper
         """Begins sessions of ZooKeeper, for a controller that migrates."""
-        self.config = config
         self.host_name = host_name
-        self.faults = FaultHandler(on_fatal or raising)
-        """Handles failures that end the node or are counted."""
-        self.storage: NodeStorage | None = None
-        self.authorizer: Authorizer | None = None
-        """Decides which operations clients may do; None: all operations."""
-        self.raft: RaftDriver | None = None
-        self.controller: Controller | None = None
-        self.broker: Broker | None = None
-        self.listeners: list[ServerListener] = []
         self.ports: dict[str, int] = {}
         """The bound port, by listener name."""
-        self.metrics = RequestMetrics()
-        self.registry = MetricsRegistry()
-        self.http: HttpServer | None = None
-        self.link: ActiveControllerLink | None = None
-        """The link to the active controller."""
-        self.registration: ControllerRegistrar | None = None
-        self.migration: NodeMigration | None = None
-        """For a controller that migrates a cluster from ZooKeeper."""
-        self.peers: Channels | None = None
-        """The channels to other brokers; for a broker."""
-        self.raft_started = False
         self.serving = False
         """Whether clients are served."""
-        self.raft_channels: Channels | None = None
-        """The channels of Raft to the other voters."""
-        self.controller_channels: Channels | None = None
-        """The channels of `link`."""
-        self.broker_listeners: list[ServerListener] = []
-        """The entries of `listeners` that the broker serves."""
         self._late_listeners: list[ServerListener] = []
         """Listeners that open once the authorizer knows the ACLs (`early.start.listeners`)."""
         self._pool = BufferPool(config.int("queued.max.request.bytes"))
-        self.security = NodeSecurity(env, config)
         self._gate = ConnectionLimiter(
             limits_of(config, config),
             inter_broker=protected_listener(config),
@@ -161,7 +131,7 @@ class Node:
             self.raft = raft = self._make_raft(storage)
             if config.is_controller:
                 self.controller = self._make_controller(raft, storage)
-                self.migration = migration_of(self, raft, self.controller)
+                self.migration = self._make_migration(raft, self.controller)
                 self._open_controller_listeners(self.controller)
             self.link = self._make_link(raft)
             if self.controller is not None:
@@ -275,6 +245,18 @@ class Node:
         # In place, too. The quorum's Fetch has only one partition.
         controller.handlers.update(in_pieces(controller.turns, controller.handlers, but={ApiKey.FETCH}))
         return controller
+
+    def _make_migration(self, raft: RaftDriver, controller: Controller) -> NodeMigration | None:
+        """The migration from ZooKeeper; None unless this controller is configured for it."""
+        settings = zookeeper_settings(self.config)
+        if settings is None:
+            return None
+        from kraft_node.server.migration import NodeMigration  # noqa: PLC0415  (few nodes migrate)
+        from kraft_node.server.monitoring.migration_metrics import migration_metrics  # noqa: PLC0415
+
+        migration = NodeMigration(self.env, self.config, self.security, settings, self._zookeeper, raft, controller)
+        self.registry.register(lambda: migration_metrics(migration))
+        return migration
 
     def _leader_changed(self, leader_id: int, epoch: int) -> None:
         log.info("quorum leader=%d epoch=%d", leader_id, epoch)

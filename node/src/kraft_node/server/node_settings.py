@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.config.listeners import PORT_MAX, parse_map
-from kraft_node.base.config.zookeeper import zookeeper_settings
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.server.connections.connection_rates import ConnectionRates
@@ -15,11 +14,7 @@ from kraft_protocol.configs.own import LISTENER_PREFIX
 if TYPE_CHECKING:
     from kraft_node.base.config import NodeConfig
     from kraft_node.base.config.view import ConfigView
-    from kraft_node.controller.controller import Controller
     from kraft_node.metadata.image import MetadataImage
-    from kraft_node.server.migration import NodeMigration
-    from kraft_node.server.node import Node
-    from kraft_node.server.quorum.driver import RaftDriver
 
 
 def limits_of(config: ConfigView, static: NodeConfig) -> Limits:
@@ -97,16 +92,6 @@ GUARD_KEY: Final = "quorum.empty.disk.guard"
 HTTP_KEY: Final = "http.listener"
 """`host:port` of /metrics and the other pages of `server.monitoring.monitoring_server`; default: not served. Kafka
 leaves this to the JVM."""
-
-
-def migration_of(node: Node, raft: RaftDriver, controller: Controller) -> NodeMigration | None:
-    """The migration from ZooKeeper; None unless this controller is configured for it."""
-    settings = zookeeper_settings(node.config)
-    if settings is None:
-        return None
-    from kraft_node.server.migration import NodeMigration  # noqa: PLC0415  (few nodes migrate)
-
-    return NodeMigration(node, settings, node.zookeeper, raft, controller)
 
 
 def host_and_port(key: str, text: str) -> tuple[str, int]:

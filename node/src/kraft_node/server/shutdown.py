@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Timer
-    from kraft_node.server.node import Node
+    from kraft_node.server.parts import NodeParts
 
 log = logging.getLogger("kraft_node.server.node")
 
@@ -29,7 +29,7 @@ RAFT_SHUTDOWN_MAX_MS: Final = 5_000
 class NodeShutdown:
     """The stop of one node: clean after `begin`, at once after `abandon_start`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeParts) -> None:
         self._node = node
         self._done: Callable[[], None] | None = None
         self._is_complete = False

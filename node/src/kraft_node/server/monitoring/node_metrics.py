@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kraft_node.log.manager.directory import Directory
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.server.monitoring.metrics import Family, MetricsRegistry, Sample
-    from kraft_node.server.node import Node
+    from kraft_node.server.parts import NodeParts
 
 NO_LABELS: Final = ()
 
@@ -57,7 +57,7 @@ def _cleaner(cleaner: Cleaner, directories: Iterable[Directory], clock: Clock) -
 class NodeMetrics:
     """Collects from one node's parts; missing parts are left out."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeParts) -> None:
         self._node = node
 
     def register(self, registry: MetricsRegistry) -> None:

@@ -6,13 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kraft_node.server.node import Node
+    from kraft_node.server.parts import NodeParts
 
 REVISION_KEY: Final = "config.revision"
 """A text that the author of the configuration file sets; the node does not interpret it."""
 
 
-def node_status(node: Node) -> str:
+def node_status(node: NodeParts) -> str:
     """One JSON object.
 
     `voters` are the configured voters (kraft.version 0), empty for a dynamic quorum. `topics` and `partitions` count
