@@ -17,7 +17,6 @@ KNOWN: dict[str, int] = {
     "kraft_node.base.env": 2,
     "kraft_node.partition.acks": 5,
     "kraft_node.raft.election": 15,
-    "kraft_node.server.quorum.commits": 5,
     "kraft_node.testing.controller_laws": 2,
     "kraft_node.testing.disk": 2,
     "kraft_node.testing.raft.appends": 14,

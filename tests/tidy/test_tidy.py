@@ -92,7 +92,8 @@ def test_the_check_of_imports_finds_violations(tmp_path: Path) -> None:
 CATCH_ALL = {
     "base/calls.py": (1, "raised again once all have been called"),
     "base/turns.py": (1, "handed to the job's owner as its outcome"),
-    "server/quorum/driver.py": (2, "the fatal boundary: steps and effects; commits, snapshots, background jobs"),
+    "server/quorum/context.py": (1, "the fatal boundary: commits, snapshots, background jobs"),
+    "server/quorum/driver.py": (1, "the fatal boundary: steps and effects"),
     "controller/controller.py": (1, "periodic work: counted as a fault, done again when it is due"),
     "metadata/snapshot_writer.py": (1, "handed to the snapshot's owner, for whom it is fatal"),
     "server/connections/connection.py": (1, "the request gets UNKNOWN_SERVER_ERROR"),

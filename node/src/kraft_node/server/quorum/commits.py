@@ -19,7 +19,8 @@ from kraft_protocol.records.control import iter_control_records
 
 if TYPE_CHECKING:
     from kraft_node.raft.log_view import SnapshotId
-    from kraft_node.server.quorum.driver import RaftDriver
+    from kraft_node.server.quorum.context import DriverContext
+    from kraft_node.server.quorum.snapshots import SnapshotKeeper
 
 READ_BYTES: Final = 1024 * 1024
 """Bytes of the log that are decoded at once when catching up."""
@@ -43,10 +44,11 @@ class _Own:
 class Commits:
     """Updates the image of one driver to the high watermark, and calls its hooks."""
 
-    __slots__ = ("_delivering", "_driver", "_hook_calls", "_own", "_snapshot_ms", "applied", "committed")
+    __slots__ = ("_delivering", "_driver", "_hook_calls", "_own", "_snapshot_ms", "_snapshots", "applied", "committed")
 
-    def __init__(self, driver: RaftDriver) -> None:
+    def __init__(self, driver: DriverContext, snapshots: SnapshotKeeper) -> None:
         self._driver = driver
+        self._snapshots = snapshots
         self._own: deque[_Own] = deque()
         self._hook_calls: deque[tuple[Callable[..., None], tuple[int, ...]]] = deque()
         self._delivering = False
@@ -135,7 +137,7 @@ class Commits:
         last = self.applied - 1
         for hook in driver.on_commit:
             hook(last)
-        driver.snapshots.take_if_due()
+        self._snapshots.take_if_due()
 
     def _apply_next(self, high_watermark: int) -> None:
         own, loader = self._own, self._driver.loader
@@ -207,7 +209,7 @@ class Commits:
         driver.loader.load_values(values, snapshot.end_offset - 1, snapshot.epoch, lambda: self._snapshot_ms)
         self.applied = snapshot.end_offset
         self.committed = max(self.committed, snapshot.end_offset)
-        driver.snapshots.new_bytes = 0
+        self._snapshots.new_bytes = 0
         driver.loader.publish(is_snapshot=True)
 
     def _values_in(self, snapshot: SnapshotId, control_offset: int) -> Iterator[bytes]:

@@ -22,8 +22,6 @@ from typing import Any, Final
 
 from kraft_node.base.env import Env
 from kraft_node.base.request import RequestContext
-from kraft_node.metadata.image import MetadataImage
-from kraft_node.metadata.loader import MetadataLoader
 from kraft_node.metadata.log_batches import (
     decode_batches,
 )
@@ -33,9 +31,8 @@ from kraft_node.metadata.snapshot_state import snapshot_end_of
 from kraft_node.raft import describe_quorum, events, wire_form
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView, SnapshotId
-from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import ReplicaKey, VoterSet
 from kraft_node.raft.membership.voter_changes import why_not_upgrade
-from kraft_node.raft.membership.voter_history import VoterHistory
 from kraft_node.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -48,6 +45,7 @@ from kraft_node.raft.storage import MetadataStorage
 from kraft_node.server.faults import FaultHandler, raising
 from kraft_node.server.quorum.commit_times import CommitTimes
 from kraft_node.server.quorum.commits import Commits
+from kraft_node.server.quorum.context import DriverContext
 from kraft_node.server.quorum.host import RaftHost
 from kraft_node.server.quorum.peers import QuorumPeer, RaftPeers
 from kraft_node.server.quorum.snapshots import SnapshotKeeper, SnapshotLags
@@ -57,14 +55,12 @@ from kraft_protocol.wire.api import ApiKey
 
 DIRECTORIES_DESCRIBED_VERSION: Final = 2
 
-Hook = Callable[[int], None]
-
 
 def _no_peer(node_id: int) -> QuorumPeer | None:  # noqa: ARG001
     return None
 
 
-class RaftDriver:
+class RaftDriver(DriverContext):
     """The metadata log of one process. Create it, set the hooks, then `start`."""
 
     def __init__(
@@ -91,83 +87,24 @@ class RaftDriver:
         `guards_empty_disk`: a static voter that has never saved a quorum-state may have lost its disk
         (`raft.membership.amnesia`). `faults` gets fatal errors with their `place`.
         """
-        self.env = env
-        self.storage = storage
-        self.local = local
-        self._voters = voters
-        self.cluster_id = cluster_id
-        self.loader = MetadataLoader()
+        super().__init__(
+            env, storage, local, voters, cluster_id, config or RaftConfig(), faults or FaultHandler(raising)
+        )
         self.metadata_level: Callable[[], int] = lambda: self.image.metadata_level
         """The level at which records are written; the controller sets it to its overlay's level."""
-        self.on_commit: list[Hook] = []
-        self.on_leader: list[Hook] = []
-        self.on_lost_leadership: list[Hook] = []
-        self.on_leader_changed: list[Callable[[int, int], None]] = []
-        self.faults = faults or FaultHandler(raising)
-        self.failed = False
-        """The driver has stopped: the node ends."""
         self._place = place
-        self.config = config or RaftConfig()
-        self.own: Voter | None = None
-        """This node described as a voter; set before the start if it may become a voter (KIP-853)."""
-        self.snapshot_lags = SnapshotLags(self)
         self._guards_empty_disk = guards_empty_disk
-        self.peers = RaftPeers(self, peers, listener, bootstrap_servers)
+        self.snapshot_lags = SnapshotLags(self)
+        self.peers = RaftPeers(self, self.snapshot_lags, peers, listener, bootstrap_servers)
         if bootstrap_servers:
             self.loader.publishers.append(self.peers.learn_registered)
-        self._node: RaftNode | None = None
-        self.stepping = False
-        """Whether the work of a step is being carried out."""
-        self.scheduling: Prepared | None = None
-        """The records that are being passed to the core."""
-        self.commits = Commits(self)
-        self.host = RaftHost(self)
-        self.commit_times = CommitTimes()
         self.snapshots = SnapshotKeeper(self, policy or SnapshotPolicy())
+        self.commits = Commits(self, self.snapshots)
+        self.commit_times = CommitTimes()
+        self.host = RaftHost(self, self.peers, self.commits, self.commit_times, self.snapshots)
         self._shutdown_done: Callable[[], None] | None = None
 
     # For the controller, the broker and the composition root.
-
-    @property
-    def history(self) -> VoterHistory:
-        """kraft.version and voters as the log states them; `voters` are the voters that count."""
-        return self.host.history
-
-    @property
-    def image(self) -> MetadataImage:
-        """The committed metadata."""
-        return self.loader.image
-
-    @property
-    def node(self) -> RaftNode:
-        """The core, for queries only."""
-        assert self._node is not None, "law: started first"
-        return self._node
-
-    @property
-    def started(self) -> bool:
-        """Whether the core exists."""
-        return self._node is not None
-
-    @property
-    def voters(self) -> VoterSet:
-        """The current voters."""
-        return self._voters if self._node is None else self._node.voters
-
-    @property
-    def has_stated_voters(self) -> bool:
-        """Whether the log states the voters, not the configuration."""
-        return self.node.voter_sets.kraft_version >= 1
-
-    @property
-    def leader_id(self) -> int:
-        """The leader as far as known; -1: unknown."""
-        return self.node.leader_id
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the quorum as far as this node knows. It never decreases."""
-        return self.node.epoch
 
     @property
     def next_offset(self) -> int:
@@ -364,15 +301,6 @@ class RaftDriver:
             self.failed = True
             self.host.set_timer(None)
             self.faults.fatal(f"{self._place}: {what}", error)
-
-    def guarded(self, what: str, work: Callable[[], None]) -> None:
-        """Run work that is not a step, with the same error handling."""
-        if self.failed:
-            return
-        try:
-            work()
-        except Exception as e:
-            self.fail(what, e)
 
     def finish_shutdown(self) -> None:
         """All writes are finished: close, and notify the waiter."""

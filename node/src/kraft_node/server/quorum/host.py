@@ -12,7 +12,7 @@ from kraft_node.metadata.log_batches import data_batch, leader_change_batch, vot
 from kraft_node.raft import events, wire_form
 from kraft_node.raft import ready as do
 from kraft_node.raft.log_view import SnapshotId
-from kraft_node.raft.membership.voter_history import VoterHistory, encode_kraft_version, encode_voters
+from kraft_node.raft.membership.voter_history import encode_kraft_version, encode_voters
 from kraft_node.raft.messages import POSITION_OUT_OF_RANGE, SNAPSHOT_NOT_FOUND, VoterChangeReply
 from kraft_protocol.records.batch import iter_headers
 from kraft_protocol.records.control import ControlType, iter_control_records
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from kraft_node.base.env import Timer
     from kraft_node.raft.membership.quorum import QuorumState, VoterSet
     from kraft_node.raft.storage import SnapshotWriter
-    from kraft_node.server.quorum.driver import RaftDriver
+    from kraft_node.server.quorum.commit_times import CommitTimes
+    from kraft_node.server.quorum.commits import Commits
+    from kraft_node.server.quorum.context import DriverContext
+    from kraft_node.server.quorum.peers import RaftPeers
+    from kraft_node.server.quorum.snapshots import SnapshotKeeper
 
 STATED_VERSION: Final = 1
 """The kraft.version of voters that the log states."""
@@ -33,12 +37,33 @@ SNAPSHOT_LANE: Final = "metadata-snapshot"
 class RaftHost:
     """The host of one driver's core."""
 
-    __slots__ = ("_download", "_driver", "_timer", "_unsaved", "held", "history")
+    __slots__ = (
+        "_commit_times",
+        "_commits",
+        "_download",
+        "_driver",
+        "_history",
+        "_peers",
+        "_snapshots",
+        "_timer",
+        "_unsaved",
+        "held",
+    )
 
-    def __init__(self, driver: RaftDriver) -> None:
+    def __init__(
+        self,
+        driver: DriverContext,
+        peers: RaftPeers,
+        commits: Commits,
+        commit_times: CommitTimes,
+        snapshots: SnapshotKeeper,
+    ) -> None:
         self._driver = driver
-        self.history = VoterHistory()
-        """kraft.version and voters as the log states them."""
+        self._history = driver.history
+        self._peers = peers
+        self._commits = commits
+        self._commit_times = commit_times
+        self._snapshots = snapshots
         self.held: list[do.Message] = []
         self._download: SnapshotWriter | None = None
         self._timer: Timer | None = None
@@ -62,11 +87,11 @@ class RaftHost:
     def truncate(self, offset: int) -> None:
         """Truncate the log in the storage, and forget the voters that it stated from there on."""
         driver = self._driver
-        committed = driver.commits.committed
+        committed = self._commits.committed
         law = f"law: committed records are never truncated (contract 7): to offset {offset}, below {committed}"
         assert offset >= committed, law
         driver.storage.truncate(offset)
-        self.history.truncated(offset)
+        self._history.truncated(offset)
 
     def append(self, batch: do.LogAppend) -> None:
         """Encode the batch, unless it was fetched, and write it into the page cache."""
@@ -79,13 +104,13 @@ class RaftHost:
         data = leader_change_batch(batch.offset, batch.epoch, driver.local.id, batch.voters, batch.granting, now, facts)
         self._write(batch.offset, data)
         for offset, (kind, value) in enumerate(facts, batch.offset + 1):
-            self.history.take(offset, kind, value)
+            self._history.take(offset, kind, value)
 
     def _append_voters(self, batch: do.AppendVoters) -> None:
         facts = _facts(batch.voters, batch.kraft_version)
         self._write(batch.offset, voters_batch(batch.offset, batch.epoch, facts, self._driver.env.clock.wall_ms()))
         for offset, (kind, value) in enumerate(facts, batch.offset):
-            self.history.take(offset, kind, value)
+            self._history.take(offset, kind, value)
 
     def _append_records(self, batch: do.Append) -> None:
         now = self._driver.env.clock.wall_ms()
@@ -96,13 +121,13 @@ class RaftHost:
         for header in iter_headers(batch.records):
             if header.is_control:
                 for control in iter_control_records(batch.records, header):
-                    self.history.take(control.offset, control.type, control.value)
+                    self._history.take(control.offset, control.type, control.value)
 
     def _write(self, offset: int, data: Any) -> None:
         driver = self._driver
         assert offset == driver.storage.end_offset, f"law: core and storage agree on the log's end ({offset})"
         driver.storage.append([data])
-        driver.snapshots.new_bytes += len(data)
+        self._snapshots.new_bytes += len(data)
 
     def flush(self, offset: int) -> None:
         """Fsync the log in its lane; never blocks the loop."""
@@ -132,15 +157,15 @@ class RaftHost:
     def _take_over(self, snapshot: SnapshotId) -> None:
         """Put a fetched snapshot in the log's place, once it has proven complete."""
         driver = self._driver
-        driver.snapshots.replaced()
-        self.history.truncated(0)
+        self._snapshots.replaced()
+        self._history.truncated(0)
         try:
-            driver.commits.load_snapshot(snapshot)
+            self._commits.load_snapshot(snapshot)
         except Exception:
             driver.storage.remove_snapshot(snapshot)  # the next start uses the old state and fetches the snapshot again
             raise
         driver.storage.reset_to(snapshot.end_offset)
-        driver.step(events.SnapshotStored(snapshot, self.history.voters))
+        driver.step(events.SnapshotStored(snapshot, self._history.voters))
 
     def remove_snapshots(self, snapshots: Sequence[SnapshotId]) -> None:
         """Set the snapshots aside; the storage deletes their files later."""
@@ -153,7 +178,7 @@ class RaftHost:
         """Write the quorum-state file in its lane. Until then `send` must not be called."""
         driver = self._driver
         self._unsaved = state
-        work = driver.storage.begin_save_quorum_state(state, self.history.kraft_version, driver.voters.ids)
+        work = driver.storage.begin_save_quorum_state(state, self._history.kraft_version, driver.voters.ids)
         self._in_background(STATE_LANE, "saving the quorum-state", work, lambda: self._saved(state))
 
     def _saved(self, state: QuorumState) -> None:
@@ -167,14 +192,14 @@ class RaftHost:
         _SEND[type(message)](self, message)
 
     def _send_request(self, message: do.Send) -> None:
-        self._driver.peers.send(message)
+        self._peers.send(message)
 
     def _respond(self, message: do.Respond) -> None:
         self._answer(message.token, message.reply)
 
     def _answer(self, ctx: Any, reply: Any) -> None:
         driver = self._driver
-        voters = driver.peers.with_leader(driver.voters, reply.leader_id)
+        voters = self._peers.with_leader(driver.voters, reply.leader_id)
         if isinstance(reply, VoterChangeReply):
             ctx.respond(wire_form.voter_change_to_wire(ctx.api_key, reply, voters, ctx.listener))
         else:
@@ -206,28 +231,28 @@ class RaftHost:
         now = driver.env.clock.wall_ms()
         offset = prepared.first_offset
         for records in prepared.batches:
-            driver.commits.appended(offset, prepared.epoch, now, records)
+            self._commits.appended(offset, prepared.epoch, now, records)
             offset += len(records)
-        driver.commit_times.appended(proposed.last_offset, driver.env.clock.monotonic_ms())
+        self._commit_times.appended(proposed.last_offset, driver.env.clock.monotonic_ms())
 
     def committed(self, high_watermark: int) -> None:
         """Deliver the commits after this step, and note their latencies."""
         driver = self._driver
-        driver.commits.note_commit(high_watermark)
-        driver.commit_times.advanced(high_watermark, driver.env.clock.monotonic_ms())
+        self._commits.note_commit(high_watermark)
+        self._commit_times.advanced(high_watermark, driver.env.clock.monotonic_ms())
 
     def became_leader(self, epoch: int) -> None:
         """Call the hooks of the driver after this step."""
-        self._driver.commits.note_leader(epoch)
+        self._commits.note_leader(epoch)
 
     def lost_leadership(self, epoch: int) -> None:
         """Call the hooks of the driver after this step; pending records have no latency any more."""
-        self._driver.commits.note_lost(epoch)
-        self._driver.commit_times.lost()
+        self._commits.note_lost(epoch)
+        self._commit_times.lost()
 
     def leader_changed(self, changed: do.LeaderChanged) -> None:
         """Call the hooks of the driver after this step."""
-        self._driver.commits.note_leader_changed(changed.leader_id, changed.epoch)
+        self._commits.note_leader_changed(changed.leader_id, changed.epoch)
 
     # The timer; the end.
 

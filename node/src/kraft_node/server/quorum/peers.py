@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from kraft_node.metadata.delta import MetadataDelta
     from kraft_node.metadata.image import MetadataImage
     from kraft_node.raft.ready import Send
-    from kraft_node.server.quorum.driver import RaftDriver
+    from kraft_node.server.quorum.context import DriverContext
+    from kraft_node.server.quorum.snapshots import SnapshotLags
 
 log = logging.getLogger("kraft_node.server.quorum.peers")
 
@@ -72,16 +73,19 @@ class RaftPeers:
         "_learned",
         "_listener",
         "_problems",
+        "_snapshot_lags",
     )
 
     def __init__(
         self,
-        driver: RaftDriver,
+        driver: DriverContext,
+        snapshot_lags: SnapshotLags,
         find: Callable[[int], QuorumPeer | None],
         listener: str,
         bootstrap: Sequence[tuple[str, int]],
     ) -> None:
         self._driver = driver
+        self._snapshot_lags = snapshot_lags
         self._find = find
         self._listener = listener
         self._bootstrap = list(bootstrap)
@@ -231,7 +235,7 @@ class RaftPeers:
             voters = self.with_leader(voters, driver.local.id)
         message = wire_form.request_to_wire(request, driver.local, voters)
         if isinstance(request, FetchRequest):
-            add_snapshot_end(message, driver.snapshot_lags.own_end)
+            add_snapshot_end(message, self._snapshot_lags.own_end)
         version = FIRST_VERSION_WITH_PRE_VOTE if isinstance(request, VoteRequest) and request.pre_vote else None
         peer.send(message, version, done, driver.config.request_timeout_ms)
 

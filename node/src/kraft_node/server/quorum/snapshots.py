@@ -17,7 +17,7 @@ from kraft_node.raft.snapshots import RETENTION_CHECK_MS, SnapshotPolicy
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Timer
-    from kraft_node.server.quorum.driver import RaftDriver
+    from kraft_node.server.quorum.context import DriverContext
 
 
 class SnapshotKeeper:
@@ -25,7 +25,7 @@ class SnapshotKeeper:
 
     __slots__ = ("_cleaner", "_driver", "_last_ms", "_stopped", "_writing", "new_bytes", "policy")
 
-    def __init__(self, driver: RaftDriver, policy: SnapshotPolicy) -> None:
+    def __init__(self, driver: DriverContext, policy: SnapshotPolicy) -> None:
         self._driver = driver
         self.policy = policy
         self.new_bytes = 0
@@ -125,7 +125,7 @@ class SnapshotLags:
 
     __slots__ = ("_driver", "_ends")
 
-    def __init__(self, driver: RaftDriver) -> None:
+    def __init__(self, driver: DriverContext) -> None:
         self._driver = driver
         self._ends: dict[int, int] = {}
 
