@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kraft_node.log.log import Log
 from kraft_node.log.producers.verification import Unverified
 from kraft_node.metadata.partitions import PartitionState
-from kraft_node.partition.listed_offsets import LATEST, READ_COMMITTED
+from kraft_node.partition.isolation import READ_COMMITTED
+from kraft_node.partition.listed_offsets import LATEST, offset_for
 from kraft_node.partition.partition import Partition
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import build_batch, iter_records
@@ -253,7 +254,7 @@ class PartitionAgainstList(RuleBasedStateMachine):
         stable = self.log.last_stable_offset
         assert self._stable() <= stable <= self._stable(self.loaded)
         if self.log.high_watermark >= self.partition.leader_start_offset:
-            assert self.partition.offset_for(LATEST, READ_COMMITTED).offset == stable
+            assert offset_for(self.partition, LATEST, READ_COMMITTED).offset == stable
 
     @invariant()
     def consumers_see_what_is_committed(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,14 @@ from kraft_node.log.producers.verification import VERIFIED
 from kraft_node.log.recovery.opening import open_log
 from kraft_node.log.segments.files import FileCache
 from kraft_node.metadata.partitions import PartitionState
+from kraft_node.partition.isolation import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
 from kraft_node.partition.listed_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
-    READ_COMMITTED,
-    READ_LOG_END,
-    READ_UNCOMMITTED,
+    offset_for,
 )
 from kraft_node.partition.partition import Partition, ReplicaEpochEnd
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -94,8 +94,8 @@ def test_an_open_transaction_limits_the_last_stable_offset(tmp_path: Path) -> No
     rig.append(NOW_MS)
     assert rig.read(0) == [0, 1, 2]
     assert rig.read(0, READ_COMMITTED) == [0]
-    assert rig.partition.offset_for(LATEST, READ_COMMITTED).offset == 1
-    assert rig.partition.offset_for(LATEST, READ_UNCOMMITTED).offset == 3
+    assert offset_for(rig.partition, LATEST, READ_COMMITTED).offset == 1
+    assert offset_for(rig.partition, LATEST, READ_UNCOMMITTED).offset == 3
     marker = build_marker(commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=NOW_MS)
     rig.partition.append(marker, -1, NOW_MS, internal=True)
     assert rig.read(0, READ_COMMITTED) == [0, 1, 2]  # the client filters aborted records
@@ -106,7 +106,7 @@ def test_offsets_are_found_by_timestamp(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     for timestamp in (NOW_MS - 30, NOW_MS - 10, NOW_MS - 20):
         rig.append(timestamp)
-    find = rig.partition.offset_for
+    find = partial(offset_for, rig.partition)
     assert find(NOW_MS - 100, READ_UNCOMMITTED) == (NOW_MS - 30, 0, 0)
     assert find(NOW_MS - 25, READ_UNCOMMITTED) == (NOW_MS - 10, 1, 0)
     assert find(NOW_MS, READ_UNCOMMITTED) == (-1, -1, -1)
@@ -118,7 +118,7 @@ def test_offsets_are_found_by_timestamp(tmp_path: Path) -> None:
 
 def test_an_empty_log_has_ends_but_no_largest_timestamp(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    find = rig.partition.offset_for
+    find = partial(offset_for, rig.partition)
     assert find(LATEST, READ_UNCOMMITTED) == (-1, 0, 0)
     assert find(EARLIEST, READ_UNCOMMITTED).offset == 0
     assert find(MAX_TIMESTAMP, READ_UNCOMMITTED) == (-1, -1, -1)
@@ -131,12 +131,12 @@ def test_a_new_leader_refuses_offsets_that_it_does_not_know_yet(tmp_path: Path) 
     rig.partition.follow(state(epoch=3, isr=(1, 2)))
     for timestamp in (LATEST, NOW_MS):
         with pytest.raises(KafkaError) as error:
-            rig.partition.offset_for(timestamp, READ_UNCOMMITTED)
+            offset_for(rig.partition, timestamp, READ_UNCOMMITTED)
         assert error.value.code == ErrorCode.OFFSET_NOT_AVAILABLE
-    assert rig.partition.offset_for(LATEST, READ_LOG_END).offset == 1
-    assert rig.partition.offset_for(EARLIEST, READ_UNCOMMITTED).offset == 0
+    assert offset_for(rig.partition, LATEST, READ_LOG_END).offset == 1
+    assert offset_for(rig.partition, EARLIEST, READ_UNCOMMITTED).offset == 0
     rig.partition.follower_fetched(2, -1, 1, 0)
-    assert rig.partition.offset_for(LATEST, READ_UNCOMMITTED).offset == 1
+    assert offset_for(rig.partition, LATEST, READ_UNCOMMITTED).offset == 1
 
 
 def test_ends_of_epochs_are_found(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_deleted_records_raise_the_log_start(tmp_path: Path) -> None:
         rig.append(NOW_MS)
     assert rig.partition.delete_records(2) == 2
     assert rig.partition.delete_records(1) == 2
-    assert rig.partition.offset_for(EARLIEST, READ_UNCOMMITTED).offset == 2
+    assert offset_for(rig.partition, EARLIEST, READ_UNCOMMITTED).offset == 2
     for offset in (4, -2):
         with pytest.raises(KafkaError) as error:
             rig.partition.delete_records(offset)

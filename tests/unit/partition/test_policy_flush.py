@@ -15,7 +15,8 @@ from kraft_node.log.log_dir import LogDir
 from kraft_node.log.recovery.opening import open_log
 from kraft_node.log.segments.files import FileCache
 from kraft_node.metadata.partitions import PartitionState
-from kraft_node.partition.acks import ACKS_ALL, appended, is_acknowledged, when_acknowledged
+from kraft_node.partition.acknowledged import appended, is_acknowledged, when_acknowledged
+from kraft_node.partition.acks import ACKS_ALL
 from kraft_node.partition.partition import Partition
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import Uuid

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kraft_node.partition.listed_offsets import READ_LOG_END, READ_UNCOMMITTED
+from kraft_node.partition.isolation import READ_LOG_END, READ_UNCOMMITTED
 from kraft_protocol.errors import ErrorCode
 from tests.unit.partition.test_partition import NOW_MS, Rig, state
 

@@ -4,8 +4,9 @@
 |-|-|
 | `partition` | one replica: whether it may serve a request, how far it is readable, when an append is acknowledged |
 | `leadership` | the followers, the ISR, the progress of each; proposals to the controller |
-| `acks` | when records count as stored for their producer |
+| `acknowledged`, `acks` | when records count as stored for their producer; the callbacks that wait for it |
 | `watching` | readers that wait until more can be read |
+| `isolation` | how far into the log a read may see |
 | `listed_offsets`, `deleting` | ListOffsets and DeleteRecords on one replica |
 | `followers` | one follower: its progress, and since when it lags |
 | `surroundings` | the interface of a partition to its broker |

@@ -15,18 +15,15 @@ and forwards its proposals. The rules of Kafka's `Partition`:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kraft_node.partition.followers import UNKNOWN, FollowerState
+from kraft_node.partition.surroundings import Proposal, ProposingPartition, Surroundings
 from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kraft_node.log.log import Log
     from kraft_node.metadata.partitions import PartitionState
-    from kraft_node.partition.partition import Partition
-    from kraft_node.partition.surroundings import Surroundings
-
-RECOVERED: Final = 0
-"""The recovery state in a leader's proposal (KIP-704): a leader has recovered."""
 
 _TAKEN_BACK: Final = frozenset((ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA))
 """The controller has not applied the proposal and will not: the earlier committed ISR counts again."""
@@ -43,18 +40,24 @@ _NEWS_UNDER_WAY: Final = frozenset(
 """The controller has newer metadata than this broker: committed metadata will decide. Until then rule 1 applies."""
 
 
-class Proposal:
-    """An ISR that the leader proposes to the controller."""
+class LedPartition(ProposingPartition, Protocol):
+    """A led partition, for its leadership."""
 
-    __slots__ = ("isr", "leader_epoch", "maximal_isr", "members", "partition_epoch")
+    isr: tuple[int, ...]
+    leader_epoch: int
+    leader_start_offset: int
+    """The end of the log when this broker became leader in `leader_epoch`."""
+    log: Log
+    node_id: int
+    partition_epoch: int
 
-    def __init__(self, members: list[tuple[int, int]], committed: tuple[int, ...], partition: Partition) -> None:
-        self.members = members
-        """(broker id, broker epoch) of each member; the sender fills in the leader's own epoch."""
-        self.isr = tuple(broker_id for broker_id, _ in members)
-        self.maximal_isr = (*committed, *(member for member in self.isr if member not in committed))
-        self.leader_epoch = partition.leader_epoch
-        self.partition_epoch = partition.partition_epoch
+    @property
+    def min_isr(self) -> int:
+        """min.insync.replicas, limited to the number of replicas."""
+        ...
+
+    def settled_end(self) -> int:
+        """The offset up to which the own log counts for the high watermark."""
 
 
 class Leadership:
@@ -62,7 +65,7 @@ class Leadership:
 
     __slots__ = ("_partition", "_surroundings", "any_at_end", "followers", "proposal")
 
-    def __init__(self, partition: Partition, surroundings: Surroundings) -> None:
+    def __init__(self, partition: LedPartition, surroundings: Surroundings) -> None:
         self._partition = partition
         self._surroundings = surroundings
         self.followers: dict[int, FollowerState] = {}
@@ -182,7 +185,7 @@ class Leadership:
     def _propose(self, isr: list[int]) -> None:
         partition = self._partition
         members = [(member, self._epoch_of(member)) for member in isr]
-        self.proposal = Proposal(members, partition.isr, partition)
+        self.proposal = Proposal(members, partition.isr, partition.leader_epoch, partition.partition_epoch)
         self._surroundings.isr_proposed(partition)
 
     def _epoch_of(self, broker_id: int) -> int:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kraft_node.log.timestamps import UNREAD_MAX
+from kraft_node.partition.isolation import READ_LOG_END
 from kraft_protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kraft_node.partition.partition import Partition
-
-# The isolation of a read: how far into the log it may see (Kafka's FetchIsolation).
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-READ_LOG_END: Final = 2
 
 # ListOffsets' special timestamps.
 LATEST: Final = -1

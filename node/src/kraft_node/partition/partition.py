@@ -15,15 +15,9 @@ from kraft_node.log.appending import append_own
 from kraft_node.log.trimming import DROP_STEP
 from kraft_node.partition.acks import ACKS_ALL, Acks, Waiter
 from kraft_node.partition.deleting import delete_records
-from kraft_node.partition.leadership import Leadership, Proposal
-from kraft_node.partition.listed_offsets import (
-    READ_COMMITTED,
-    READ_LOG_END,
-    READ_UNCOMMITTED,
-    TimestampOffset,
-    offset_for,
-)
-from kraft_node.partition.surroundings import Alone, Surroundings
+from kraft_node.partition.isolation import READ_COMMITTED, READ_LOG_END, READ_UNCOMMITTED
+from kraft_node.partition.leadership import Leadership
+from kraft_node.partition.surroundings import Alone, Proposal, Surroundings
 from kraft_node.partition.watching import Crowd, Watcher, Watchers, added, removed
 from kraft_protocol.buffers import Buffer
 from kraft_protocol.errors import ErrorCode, KafkaError, error_name
@@ -371,6 +365,11 @@ class Partition:
         if self._deletes is not None:
             self._settle_deletes()
 
+    @property
+    def proposal(self) -> Proposal | None:
+        """The ISR that the controller has not answered yet; None without one, or if this broker does not lead."""
+        return None if self.lead is None else self.lead.proposal
+
     def isr_answered(self, proposal: Proposal, row: Any) -> bool:
         """Handle the controller's row of an AlterPartitionResponse for `proposal`. Returns whether to propose again."""
         lead = self.lead
@@ -537,10 +536,6 @@ class Partition:
             return ReplicaEpochEnd(epoch, self.log.end_offset)
         found_epoch, end_offset = self.log.leader_epochs.end_offset_for(epoch, self.log.end_offset)
         return ReplicaEpochEnd(found_epoch, end_offset)
-
-    def offset_for(self, timestamp: int, isolation: int) -> TimestampOffset:
-        """ListOffsets; see `listed_offsets.offset_for`."""
-        return offset_for(self, timestamp, isolation)
 
     def delete_records(self, before_offset: int) -> int:
         """Make `before_offset` (-1: the high watermark) the log's start. Raises like `deleting.delete_records`."""

@@ -2,12 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kraft_node.partition.followers import FollowerClock
 
 if TYPE_CHECKING:
-    from kraft_node.partition.partition import Partition
+    from kraft_protocol.ids import Uuid
+
+
+RECOVERED: Final = 0
+"""The recovery state in a leader's proposal (KIP-704): a leader has recovered."""
+
+
+class Proposal:
+    """An ISR that the leader proposes to the controller."""
+
+    __slots__ = ("isr", "leader_epoch", "maximal_isr", "members", "partition_epoch")
+
+    def __init__(
+        self, members: list[tuple[int, int]], committed: tuple[int, ...], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        self.members = members
+        """(broker id, broker epoch) of each member; the sender fills in the leader's own epoch."""
+        self.isr = tuple(broker_id for broker_id, _ in members)
+        self.maximal_isr = (*committed, *(member for member in self.isr if member not in committed))
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+
+
+class ProposingPartition(Protocol):
+    """A led partition, for the exchange of proposals with the controller."""
+
+    topic_id: Uuid
+    index: int
+
+    @property
+    def proposal(self) -> Proposal | None:
+        """The unanswered proposal; None without one, or if this broker does not lead."""
+        ...
+
+    def isr_answered(self, proposal: Proposal, row: Any) -> bool:
+        """Handle the controller's row of an AlterPartitionResponse for `proposal`. Returns whether to propose again."""
+
+    def look_at_followers(self) -> None:
+        """Check which followers leave or join the ISR."""
 
 
 class Surroundings(Protocol):
@@ -28,10 +66,10 @@ class Surroundings(Protocol):
     def is_alive(self, broker_id: int) -> bool:
         """Whether the broker is registered and not fenced."""
 
-    def joins_later(self, partition: Partition, broker_id: int) -> None:
+    def joins_later(self, partition: ProposingPartition, broker_id: int) -> None:
         """A follower could join the ISR except for its broker's registration: check again when that changes."""
 
-    def isr_proposed(self, partition: Partition) -> None:
+    def isr_proposed(self, partition: ProposingPartition) -> None:
         """The partition has a proposal for the controller; `isr_answered` must be called with the answer."""
 
 
@@ -56,10 +94,10 @@ class Alone:
         """Always True: the low watermark waits for every follower."""
         return True
 
-    def joins_later(self, partition: Partition, broker_id: int) -> None:  # noqa: ARG002
+    def joins_later(self, partition: ProposingPartition, broker_id: int) -> None:  # noqa: ARG002
         """Do nothing: registrations never change."""
         return
 
-    def isr_proposed(self, partition: Partition) -> None:  # noqa: ARG002
+    def isr_proposed(self, partition: ProposingPartition) -> None:  # noqa: ARG002
         """Do nothing: no controller answers, so a proposal stays pending."""
         return

@@ -68,7 +68,7 @@ class Partition:
 
     def __init__(self, proposal: Any) -> None:
         self.topic_id = topic_id(1)
-        self.lead: Any = SimpleNamespace(proposal=proposal)
+        self.proposal: Any = proposal
         self.isr_answered = fail
 
 
@@ -81,13 +81,13 @@ def isr_changes(controller: Controller, loop: Loop) -> tuple[IsrChanges, Any]:
 def test_isr_changes_are_proposed_again_after_a_failure() -> None:
     controller, loop = Controller(), Loop()
     changes, partition = isr_changes(controller, loop)
-    members = partition.lead.proposal.members
-    partition.lead.proposal.members = 7
+    members = partition.proposal.members
+    partition.proposal.members = 7
     changes.propose(partition)
     with pytest.raises(TypeError):
         loop.run()
     assert not controller.sent
-    partition.lead.proposal.members = members
+    partition.proposal.members = members
     loop.run(60_000)
     assert len(controller.sent) == 1
     row = AlterPartitionResponse.PartitionData(partition_index=0)
@@ -104,11 +104,11 @@ def test_isr_changes_behind_many_outdated_ones_are_sent(monkeypatch: pytest.Monk
     monkeypatch.setattr("kraft_node.broker.replication.isr_changes.REQUEST_MAX", 2)
     controller, loop = Controller(), Loop()
     changes, partition = isr_changes(controller, loop)
-    outdated = [Partition(partition.lead.proposal) for _ in range(4)]
+    outdated = [Partition(partition.proposal) for _ in range(4)]
     for each in (*outdated, partition):
         changes.propose(each)  # type: ignore[arg-type]
     for each in outdated:
-        each.lead = None
+        each.proposal = None
     loop.run(60_000)
     assert len(controller.sent) == 1
 

@@ -19,7 +19,7 @@ from kraft_node.broker.coordinators.runtime.machine import (
 from kraft_node.broker.coordinators.transaction.seams import NO_LEADER, NO_PARTITION
 from kraft_node.log.producers.verification import VERIFIED
 from kraft_node.partition.acks import ACKS_ALL
-from kraft_node.partition.listed_offsets import READ_LOG_END
+from kraft_node.partition.isolation import READ_LOG_END
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import NO_SEQUENCE, build_batch, whole_batches
 from kraft_protocol.records.control import build_marker

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.env import ColdRead
 from kraft_node.broker.fetch.session import UNKNOWN, FetchPartition, FetchSession, topic_fields
-from kraft_node.partition.listed_offsets import READ_COMMITTED
+from kraft_node.partition.isolation import READ_COMMITTED
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.partition import Partition
 from kraft_protocol.buffers import FileSlice

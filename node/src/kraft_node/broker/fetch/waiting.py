@@ -12,7 +12,7 @@ from kraft_node.base.long_answers import answer_with
 from kraft_node.broker.fetch import reader
 from kraft_node.broker.fetch.cold import bring_in
 from kraft_node.broker.fetch.session import ROWS, FetchPartition, FetchSession, SessionCache
-from kraft_node.partition.listed_offsets import READ_COMMITTED, READ_UNCOMMITTED
+from kraft_node.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from kraft_protocol.client.fetch_session import NO_SESSION
 from kraft_protocol.wire.messages import FetchRequest
 

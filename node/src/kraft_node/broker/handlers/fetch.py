@@ -20,7 +20,7 @@ from kraft_node.broker.fetch.large import FirstRead, LargeFetch, is_large, round
 from kraft_node.broker.fetch.session import FetchSession, Judge, SessionCache
 from kraft_node.broker.fetch.waiting import NOTHING, WAITING_MAX, WaitingFetch, make_room, waits
 from kraft_node.broker.leader_hints import hint_at_leaders
-from kraft_node.partition.listed_offsets import READ_LOG_END
+from kraft_node.partition.isolation import READ_LOG_END
 from kraft_protocol.client.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import FetchResponse

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.log.timestamps import TimedLog, TimesUnread, read_times
+from kraft_node.partition.isolation import READ_LOG_END
 from kraft_node.partition.listed_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -20,8 +21,8 @@ from kraft_node.partition.listed_offsets import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
     NO_OFFSET,
-    READ_LOG_END,
     TimestampOffset,
+    offset_for,
 )
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import ListOffsetsResponse
@@ -115,4 +116,4 @@ def _offset(replicas: ReplicaManager, topic: str, row: Any, isolation: int, *, d
         partition.check_epoch(row.current_leader_epoch)
     else:
         partition = replicas.leader_in((topic, row.partition_index), row.current_leader_epoch)
-    return partition.offset_for(row.timestamp, isolation)
+    return offset_for(partition, row.timestamp, isolation)

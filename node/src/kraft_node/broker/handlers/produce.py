@@ -33,7 +33,7 @@ from kraft_node.log.producers.verification import VERIFIED, Guard, Unverified
 from kraft_node.log.recovery.background import LogIsRecovering
 from kraft_node.log.validate import Checked, LongCheck, LongRecode
 from kraft_node.log.waiting.write_budget import AppendLater
-from kraft_node.partition.acks import Appended, appended, is_acknowledged
+from kraft_node.partition.acknowledged import Appended, appended, is_acknowledged
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.messages import ProduceResponse
 

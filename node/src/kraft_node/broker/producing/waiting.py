@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base import rare
-from kraft_node.partition.acks import ACKS_ALL, Appended, when_acknowledged
+from kraft_node.partition.acknowledged import Appended, when_acknowledged
+from kraft_node.partition.acks import ACKS_ALL
 from kraft_protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

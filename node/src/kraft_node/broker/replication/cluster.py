@@ -10,21 +10,21 @@ from kraft_node.partition.followers import FollowerClock
 if TYPE_CHECKING:
     from kraft_node.base.env import Clock
     from kraft_node.metadata.image import MetadataImage
-    from kraft_node.partition.partition import Partition
+    from kraft_node.partition.surroundings import ProposingPartition
 
 
 class FollowerStates:
     """One broker's view of the other brokers."""
 
     def __init__(
-        self, clock: Clock, image: MetadataImage, lag_max_ms: int, propose: Callable[[Partition], None]
+        self, clock: Clock, image: MetadataImage, lag_max_ms: int, propose: Callable[[ProposingPartition], None]
     ) -> None:
         self.lag_max_ms = lag_max_ms
         self._clock = clock
         self._image = image
         self._propose = propose
         self._clocks: dict[int, FollowerClock] = {}
-        self._joining: dict[int, dict[Partition, None]] = {}
+        self._joining: dict[int, dict[ProposingPartition, None]] = {}
         """By broker id: partitions with a follower there that is caught up, but may not join the ISR while its
         registration forbids it."""
 
@@ -49,11 +49,11 @@ class FollowerStates:
         broker = self._image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
-    def isr_proposed(self, partition: Partition) -> None:
+    def isr_proposed(self, partition: ProposingPartition) -> None:
         """Hand the partition over for the next AlterPartition request (`IsrChanges.propose`)."""
         self._propose(partition)
 
-    def joins_later(self, partition: Partition, broker_id: int) -> None:
+    def joins_later(self, partition: ProposingPartition, broker_id: int) -> None:
         """Remember the pair until `brokers_changed` names the broker."""
         self._joining.setdefault(broker_id, {})[partition] = None
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.base import rare
 from kraft_node.broker.controller_link import problem_of
-from kraft_node.partition.leadership import RECOVERED, Proposal
+from kraft_node.partition.surroundings import RECOVERED, Proposal, ProposingPartition
 from kraft_protocol.wire.messages import AlterPartitionRequest as Request
 
 if TYPE_CHECKING:
     from kraft_node.base.env import Scheduler
     from kraft_node.broker.controller_link import Answer, ControllerLink
-    from kraft_node.partition.partition import Partition
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +37,15 @@ class IsrChanges:
         self._broker_epoch = broker_epoch
         self._controller = controller
         self._scheduler = scheduler
-        self._pending: dict[Partition, Proposal] = {}
+        self._pending: dict[ProposingPartition, Proposal] = {}
         self._under_way = False
         self._closed = False
 
-    def propose(self, partition: Partition) -> None:
+    def propose(self, partition: ProposingPartition) -> None:
         """Send the partition's proposal, together with all others of this loop turn."""
-        lead = partition.lead
-        assert lead is not None, "law: only leaders propose"
-        assert lead.proposal is not None, "law: what is sent has been proposed"
-        self._pending[partition] = lead.proposal
+        proposal = partition.proposal
+        assert proposal is not None, "law: only leaders propose, and what is sent has been proposed"
+        self._pending[partition] = proposal
         self._later(0)
 
     def close(self) -> None:
@@ -60,7 +58,7 @@ class IsrChanges:
             self._scheduler.call_later(delay_ms, self._send)
 
     def _send(self) -> None:
-        sent: dict[tuple[Any, int], tuple[Partition, Proposal]] = {}
+        sent: dict[tuple[Any, int], tuple[ProposingPartition, Proposal]] = {}
         try:
             self._send_some(sent)
         except Exception:
@@ -68,19 +66,19 @@ class IsrChanges:
             self._again(sent.values(), RETRY_MS)
             raise
 
-    def _again(self, proposals: Iterable[tuple[Partition, Proposal]], delay_ms: int) -> None:
+    def _again(self, proposals: Iterable[tuple[ProposingPartition, Proposal]], delay_ms: int) -> None:
         for partition, proposal in proposals:
             self._pending.setdefault(partition, proposal)
         if self._pending:
             self._later(delay_ms)
 
-    def _send_some(self, sent: dict[tuple[Any, int], tuple[Partition, Proposal]]) -> None:
+    def _send_some(self, sent: dict[tuple[Any, int], tuple[ProposingPartition, Proposal]]) -> None:
         topics: dict[Any, list[Any]] = {}
         own_epoch = self._broker_epoch()
         limit = 1 if rare.takes("one proposal") else REQUEST_MAX
         for partition, proposal in list(self._pending.items())[:limit]:
             del self._pending[partition]
-            if partition.lead is None or partition.lead.proposal is not proposal:
+            if partition.proposal is not proposal:
                 continue
             sent[partition.topic_id, partition.index] = partition, proposal
             members = [
@@ -106,7 +104,7 @@ class IsrChanges:
         )
         self._controller.send(request, None, lambda answer: self._answered(sent, answer), TIMEOUT_MS)
 
-    def _answered(self, sent: dict[tuple[Any, int], tuple[Partition, Proposal]], answer: Answer) -> None:
+    def _answered(self, sent: dict[tuple[Any, int], tuple[ProposingPartition, Proposal]], answer: Answer) -> None:
         self._under_way = False
         problem = problem_of(answer)
         if problem is not None:
@@ -121,8 +119,8 @@ class IsrChanges:
         self._again(again, RETRY_MS if again else 0)
 
     def _settle(
-        self, sent: dict[tuple[Any, int], tuple[Partition, Proposal]], answer: Any
-    ) -> list[tuple[Partition, Proposal]]:
+        self, sent: dict[tuple[Any, int], tuple[ProposingPartition, Proposal]], answer: Any
+    ) -> list[tuple[ProposingPartition, Proposal]]:
         again = []
         for topic in answer.topics:
             for row in topic.partitions:

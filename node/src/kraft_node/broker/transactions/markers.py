@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.broker.coordinators.runtime.machine import TransactionalProducer
 from kraft_node.broker.coordinators.transaction.seams import Marker
 from kraft_node.broker.metadata_cache import CONSUMER_OFFSETS
-from kraft_node.partition.acks import ACKS_ALL, appended, when_acknowledged
+from kraft_node.partition.acknowledged import appended, when_acknowledged
+from kraft_node.partition.acks import ACKS_ALL
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.control import build_marker
 from kraft_protocol.wire.messages import WriteTxnMarkersResponse as Response
