@@ -14,7 +14,8 @@ node reads, as data for the documentation and for the checks at start.
 - `value_types`, `validators`  conversion between text and value; constraints on values
 - `properties`   syntax of the file (java.util.Properties)
 - `view`         typed access to values, and the layers of a broker's configuration
-- `node`, `listeners`, `validation`  static configuration of one node, with the keys of KIP-500 and KIP-631
+- `node`, `node_values`, `listeners`, `validation`  static configuration of one node, with the keys of KIP-500 and
+  KIP-631
 - `dynamic`      broker values that change at run time (KIP-226), layered over the file
 - `topic`, `group`, `client_metrics`  the other resources (KIP-848, KIP-932, KIP-714)
 - `describe`     values with sources and synonyms

@@ -11,7 +11,7 @@ from kraft_node.base.config.listeners import NON_ROUTABLE, parse_map
 from kraft_node.base.config.zookeeper import MIGRATION_KEY, zookeeper_settings
 
 if TYPE_CHECKING:
-    from kraft_node.base.config.node import NodeConfig
+    from kraft_node.base.config.node_values import NodeValues
 
 _HOST: Final = re.compile(r"([0-9a-zA-Z\-%._:]*)")
 
@@ -21,7 +21,7 @@ def _require(holds: bool, key: str, message: str) -> None:
         raise ConfigError(message, key)
 
 
-def validate_node(config: NodeConfig) -> None:
+def validate_node(config: NodeValues) -> None:
     """Raise ConfigError for the first violated rule. Add doubtful settings to `config.warnings`."""
     _require(
         config.node_id == config.int("broker.id"),
@@ -41,7 +41,7 @@ def validate_node(config: NodeConfig) -> None:
     validate_broker_group_bounds(config)
 
 
-def _check_migration(config: NodeConfig) -> None:
+def _check_migration(config: NodeValues) -> None:
     """The keys of a controller that migrates a cluster; on brokers they have no effect, as in KIP-866."""
     if zookeeper_settings(config) is not None:
         _require(
@@ -51,7 +51,7 @@ def _check_migration(config: NodeConfig) -> None:
         )
 
 
-def _check_times(config: NodeConfig) -> None:
+def _check_times(config: NodeValues) -> None:
     retention = config.topic_default("retention.ms")
     _require(config.log_roll_ms >= 1, "log.roll.ms", f"log.roll.ms must be at least 1, not {config.log_roll_ms}")
     _require(
@@ -94,7 +94,7 @@ def _check_times(config: NodeConfig) -> None:
 # Roles
 
 
-def _check_quorum(config: NodeConfig) -> None:
+def _check_quorum(config: NodeValues) -> None:
     _require(
         bool(config.voters or config.bootstrap_servers),
         "controller.quorum.voters",
@@ -103,11 +103,11 @@ def _check_quorum(config: NodeConfig) -> None:
     )
 
 
-def _voter_ids(config: NodeConfig) -> set[int]:
+def _voter_ids(config: NodeValues) -> set[int]:
     return {voter.node_id for voter in config.voters}
 
 
-def _check_is_voter(config: NodeConfig) -> None:
+def _check_is_voter(config: NodeValues) -> None:
     ids = _voter_ids(config)
     _require(
         not ids or config.node_id in ids,
@@ -117,7 +117,7 @@ def _check_is_voter(config: NodeConfig) -> None:
     )
 
 
-def _check_controller_listeners(config: NodeConfig) -> None:
+def _check_controller_listeners(config: NodeValues) -> None:
     key = "controller.listener.names"
     _require(
         bool(config.advertised_controller_listeners),
@@ -134,7 +134,7 @@ def _check_controller_listeners(config: NodeConfig) -> None:
     )
 
 
-def _check_broker_only(config: NodeConfig) -> None:
+def _check_broker_only(config: NodeValues) -> None:
     _check_quorum(config)
     ids = _voter_ids(config)
     key = "controller.listener.names"
@@ -175,7 +175,7 @@ def _check_broker_only(config: NodeConfig) -> None:
             config.warnings.append(f"{name} is set on a broker; it belongs to the controllers")
 
 
-def _check_controller_only(config: NodeConfig) -> None:
+def _check_controller_only(config: NodeValues) -> None:
     _check_quorum(config)
     _check_controller_listeners(config)
     _check_is_voter(config)
@@ -194,20 +194,20 @@ def _check_controller_only(config: NodeConfig) -> None:
     )
 
 
-def _check_combined(config: NodeConfig) -> None:
+def _check_combined(config: NodeValues) -> None:
     _check_quorum(config)
     _check_is_voter(config)
     _check_controller_listeners(config)
 
 
-_ROLES: Final[dict[tuple[bool, bool], Callable[[NodeConfig], None]]] = {
+_ROLES: Final[dict[tuple[bool, bool], Callable[[NodeValues], None]]] = {
     (True, False): _check_broker_only,
     (False, True): _check_controller_only,
     (True, True): _check_combined,
 }
 
 
-def _check_listeners(config: NodeConfig) -> None:
+def _check_listeners(config: NodeValues) -> None:
     advertised = {endpoint.name for endpoint in config.advertised_broker_listeners}
     inter_broker = config.inter_broker_listener_name
     if config.is_broker:
@@ -256,7 +256,7 @@ def _check_listeners(config: NodeConfig) -> None:
         )
 
 
-def _check_limits(config: NodeConfig) -> None:
+def _check_limits(config: NodeValues) -> None:
     queued, request = config.int("queued.max.request.bytes"), config.int("socket.request.max.bytes")
     _require(
         queued <= 0 or queued >= request,
@@ -283,7 +283,7 @@ def _check_limits(config: NodeConfig) -> None:
     )
 
 
-def _check_coordinators(config: NodeConfig) -> None:
+def _check_coordinators(config: NodeValues) -> None:
     for key in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
         codec = config.int(key)
         _require(0 <= codec <= 4, key, f"{key}: compression codec {codec} does not exist, only 0 to 4")
@@ -291,7 +291,7 @@ def _check_coordinators(config: NodeConfig) -> None:
     _require("classic" in config.list(key), key, f"{key} must contain classic")
 
 
-def _check_cordoned(config: NodeConfig) -> None:
+def _check_cordoned(config: NodeValues) -> None:
     cordoned = config.list("cordoned.log.dirs")
     if "*" in cordoned:
         _require(

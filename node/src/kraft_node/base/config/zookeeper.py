@@ -11,7 +11,7 @@ from kraft_node.base.config.errors import ConfigError, invalid
 from kraft_protocol.configs.own import OWN_DEFAULTS
 
 if TYPE_CHECKING:
-    from kraft_node.base.config.node import NodeConfig
+    from kraft_node.base.config.node_values import NodeValues
 
 MIGRATION_KEY: Final = "zookeeper.metadata.migration.enable"
 CONNECT_KEY: Final = "zookeeper.connect"
@@ -45,12 +45,12 @@ class ZooKeeperSettings(NamedTuple):
     """Whether ZooKeeper's certificate must have the name of the server."""
 
 
-def migrates(config: NodeConfig) -> bool:
+def migrates(config: NodeValues) -> bool:
     """Whether this controller migrates a cluster."""
     return config.is_controller and _boolean(config, MIGRATION_KEY)
 
 
-def zookeeper_settings(config: NodeConfig) -> ZooKeeperSettings | None:
+def zookeeper_settings(config: NodeValues) -> ZooKeeperSettings | None:
     """The settings of a controller that migrates; None if it does not. Raises ConfigError."""
     if not migrates(config):
         return None
@@ -78,14 +78,14 @@ def zookeeper_settings(config: NodeConfig) -> ZooKeeperSettings | None:
     )
 
 
-def _checks_host_name(config: NodeConfig) -> bool:
+def _checks_host_name(config: NodeValues) -> bool:
     text = _text(config, HOST_NAME_KEY)
     if text is not None and text.upper() != "HTTPS":
         raise invalid(HOST_NAME_KEY, text, "Expected HTTPS, or nothing to check no host names")
     return text is not None
 
 
-def _sets_acls(config: NodeConfig) -> bool:
+def _sets_acls(config: NodeValues) -> bool:
     if not _boolean(config, ACL_KEY):
         return False
     if not _boolean(config, TLS_KEY) or _text(config, OWN_CERTIFICATE_KEY) is None:
@@ -96,18 +96,18 @@ def _sets_acls(config: NodeConfig) -> bool:
     return True
 
 
-def _text(config: NodeConfig, key: str) -> str | None:
+def _text(config: NodeValues, key: str) -> str | None:
     return config.texts.get(key, OWN_DEFAULTS[key]).strip() or None
 
 
-def _boolean(config: NodeConfig, key: str) -> bool:
+def _boolean(config: NodeValues, key: str) -> bool:
     text = (_text(config, key) or "").lower()
     if text not in ("true", "false"):
         raise invalid(key, text, "Expected value to be either true or false")
     return text == "true"
 
 
-def _milliseconds(config: NodeConfig, key: str) -> int:
+def _milliseconds(config: NodeValues, key: str) -> int:
     text = _text(config, key) or ""
     if not text.isdecimal() or int(text) < 1:
         raise invalid(key, text, "Value must be at least 1")
