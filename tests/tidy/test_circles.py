@@ -13,7 +13,6 @@ from tests.tidy.sources import PRODUCTS, python_files, tree
 
 KNOWN: dict[str, int] = {
     # File whose name comes first, and the number of files.
-    "kraft_node.base.env": 2,
     "kraft_node.raft.election": 15,
     "kraft_node.testing.controller_laws": 2,
     "kraft_node.testing.disk": 2,

@@ -24,7 +24,7 @@ class Rig:
         self.soon: list[Callable[[], None]] = []
         self.timers: list[Callable[[], None]] = []
         loop: Any = self
-        self.line = Line(loop, loop)
+        self.line = Line(loop.monotonic_ms, loop.call_soon)
         Garbage(self.line, loop, loop).start()
         self.looks.clear()
 

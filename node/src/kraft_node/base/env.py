@@ -245,7 +245,7 @@ class Env:
     """Long work of all parts of the process."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "line", Line(self.clock, self.scheduler))
+        object.__setattr__(self, "line", Line(self.clock.monotonic_ms, self.scheduler.call_soon))
 
 
 TEMPORARY: Final = ".tmp"

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from kraft_node.base import rare
-
-if TYPE_CHECKING:
-    from kraft_node.base.env import Clock, Env, Scheduler
 
 TURN_MS: Final = 1
 """After this time other work of the loop gets its turn; the clock counts whole milliseconds."""
@@ -26,11 +23,12 @@ STEPS_A_TURN: Final = 16
 class Line:
     """The owners of jobs on one loop. They take steps one after the other, whatever the number of their jobs."""
 
-    __slots__ = ("_clock", "_latest", "_owners", "_scheduled", "_scheduler", "after_long_turn")
+    __slots__ = ("_call_soon", "_latest", "_monotonic_ms", "_owners", "_scheduled", "after_long_turn")
 
-    def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
-        self._clock = clock
-        self._scheduler = scheduler
+    def __init__(self, monotonic_ms: Callable[[], int], call_soon: Callable[..., object]) -> None:
+        """The functions of the clock and of the scheduler (`base.env`)."""
+        self._monotonic_ms = monotonic_ms
+        self._call_soon = call_soon
         self._owners: deque[Turns] = deque()
         self._latest: Turns | None = None
         self._scheduled = False
@@ -47,7 +45,7 @@ class Line:
         self._owners.append(owner)
         if not self._scheduled:
             self._scheduled = True
-            self._scheduler.call_soon(self._run)
+            self._call_soon(self._run)
 
     def callback_name(self) -> str:
         """For the log line of a slow callback: the latest step."""
@@ -60,11 +58,11 @@ class Line:
         finally:  # a step that raises is dropped; the others continue
             self._scheduled = bool(self._owners)
             if self._owners:
-                self._scheduler.call_soon(self._run)
+                self._call_soon(self._run)
 
     def _take_turn(self) -> None:
         owners = self._owners
-        start_ms = self._clock.monotonic_ms()
+        start_ms = self._monotonic_ms()
         for _ in range(STEPS_A_TURN):
             owner = self._latest = owners.popleft()
             try:
@@ -72,7 +70,7 @@ class Line:
             finally:
                 if owner.goes_on():
                     owners.append(owner)
-            if self._clock.monotonic_ms() - start_ms >= TURN_MS or rare.takes("turn short"):
+            if self._monotonic_ms() - start_ms >= TURN_MS or rare.takes("turn short"):
                 if self.after_long_turn is not None:
                     self.after_long_turn()
                 return
@@ -80,12 +78,21 @@ class Line:
                 return
 
 
+class LineSource(Protocol):
+    """The environment, for its line."""
+
+    @property
+    def line(self) -> Line:
+        """Long work of all parts of the process."""
+        ...
+
+
 class Turns:
     """The jobs of one owner, in the order of their arrival."""
 
     __slots__ = ("_is_in_line", "_line", "_queue", "latest")
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: LineSource) -> None:
         self._line = env.line
         self._queue: deque[Callable[[], bool]] = deque()
         self._is_in_line = False
