@@ -14,11 +14,7 @@ from tests.tidy.sources import PRODUCTS, python_files, tree
 KNOWN: dict[str, int] = {
     # File whose name comes first, and the number of files.
     "kraft_node.raft.election": 15,
-    "kraft_node.testing.controller_laws": 2,
-    "kraft_node.testing.disk": 2,
     "kraft_node.testing.raft.appends": 14,
-    "kraft_node.testing.whole.administration": 2,
-    "kraft_protocol.sasl.oauth_properties": 2,
 }
 
 

@@ -14,6 +14,7 @@ every failure can be replayed. No real time passes: a cluster's run with its cra
 - `client`, `workloads`  clients written from the protocol alone, stricter than real clients
 - `fault_injector`  the base of the fault injectors: `faults` for single nodes; `cluster_faults`, `disks.faults`
 - `lost_appends`  refused appends of coordinators, as a fault; `rare_paths`  rare paths of the product, often taken
+- `slow_plans`  long plans of controllers in slow turns
 - `leftovers`  what requests have left in a node
 - `checker`    the laws, by name; `histories` judges recorded histories of many kinds of runs
 - `replica_laws`, `controller_laws`, `coordinator_laws`  laws inside nodes; `history` judges a run a second time

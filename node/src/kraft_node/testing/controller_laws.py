@@ -8,14 +8,12 @@ The handlers of a running controller are wrapped. Nothing else about the node ch
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 if TYPE_CHECKING:
-    from kraft_node.base.env import Scheduler
     from kraft_node.base.request import Handler, RequestContext
     from kraft_node.controller.controller import Controller
     from kraft_node.metadata.image import MetadataImage
@@ -102,26 +100,4 @@ class ControllerLaws:
                     self.checker.broken("departed", name, text)
 
 
-class SlowTurns:
-    """Turns with some time between them (see `kraft_node.base.turns`)."""
-
-    def __init__(self, scheduler: Scheduler, delay_ms: int) -> None:
-        self._scheduler = scheduler
-        self._delay_ms = delay_ms
-
-    def add(self, step: Callable[[], bool]) -> None:
-        """Run `step` in `delay_ms` milliseconds, and again after each turn that returns True."""
-        self._scheduler.call_later(self._delay_ms, self._run, step)
-
-    def _run(self, step: Callable[[], bool]) -> None:
-        if step():
-            self.add(step)
-
-
-def slow_down_plans(controller: Controller, scheduler: Scheduler, turn_ms: int) -> None:
-    """Let the controller's long plans change one partition a turn, with that time between the turns."""
-    controller.leaders.partitions_a_turn = 1
-    controller.in_turns.turns = SlowTurns(scheduler, turn_ms)
-
-
-__all__ = ["ControllerLaws", "slow_down_plans"]
+__all__ = ["ControllerLaws"]

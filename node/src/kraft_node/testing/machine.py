@@ -21,9 +21,9 @@ from kraft_node.metadata.features import MetadataVersion
 from kraft_node.migration.zookeeper import Connect
 from kraft_node.server.node import Node, StartRefused
 from kraft_node.testing.client import Security
-from kraft_node.testing.controller_laws import slow_down_plans
 from kraft_node.testing.disk import SimDisk
 from kraft_node.testing.net import SimNetwork
+from kraft_node.testing.slow_plans import slow_down_plans
 from kraft_node.testing.world import START_WALL_MS, ProcessDied, SimHost, SimTimer, World
 from kraft_protocol.ids import Uuid, parse_uuid, uuid_text
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 RandomBytes = Callable[[int], bytes]
+Read = Callable[[str], str | None]
+"""The text of a key of the configuration, or None if it is not set."""
 PLAIN: Final = "PLAIN"
 
 

@@ -11,9 +11,8 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from kraft_protocol.sasl import token_endpoint
-from kraft_protocol.sasl.client import Credentials, SaslError
+from kraft_protocol.sasl.client import Credentials, Read, SaslError
 from kraft_protocol.sasl.oauthbearer import OAuthToken, unsecured_token
-from kraft_protocol.sasl.properties import Read
 
 
 def oauth_credentials(options: Mapping[str, str], read: Read, now_s: Callable[[], float]) -> Credentials:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kraft_protocol.sasl.client import PLAIN, Credentials, PlainCredentials, RandomBytes, SaslError
+from kraft_protocol.sasl.client import PLAIN, Credentials, PlainCredentials, RandomBytes, Read, SaslError
 from kraft_protocol.sasl.jaas import JaasEntry, JaasError, parse_jaas
 from kraft_protocol.sasl.oauthbearer import OAUTHBEARER
 from kraft_protocol.sasl.scram import ALGORITHMS, ScramCredentials
@@ -21,9 +21,6 @@ MODULES: Final[Mapping[str, str]] = {
     GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
 }
 """Mechanism -> the class that its JAAS entry must name."""
-
-Read = Callable[[str], str | None]
-"""The text of a key, or None if it is not set."""
 
 
 def jaas_of(mechanism: str, key: str, text: str) -> JaasEntry:

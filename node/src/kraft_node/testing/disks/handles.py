@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from kraft_node.base.env import ColdRead
 from kraft_node.testing.disks.inode import Inode
 from kraft_protocol.buffers import Buffer
 
 if TYPE_CHECKING:
-    from kraft_node.testing.disk import SimDisk
+    from weakref import WeakSet
+
+    from kraft_node.testing.disks.load import DirtyMemory, Eviction, Spent
+
+
+class FaultyDisk(Protocol):
+    """The disk of a handle: the faults and the costs of its operations."""
+
+    eviction: Eviction
+    locks: set[str]
+    memory: DirtyMemory
+    now_ms: Callable[[], int]
+    """The wall time in ms."""
+    opened: WeakSet[SimFile]
+    """Files that the process has open."""
+    spent: Spent
+    """The cost of the current event on the loop."""
+
+    def about_to(self, operation: str, path: str) -> None:
+        """Count a change, and raise the error that a test has set up."""
+
+    def reach(self, path: str) -> None:
+        """Count an operation; raise EIO for a path in a dead directory."""
+
+    def room(self, inode: Inode, position: int, length: int) -> int:
+        """The number of bytes of a write that fit."""
+
+    def sync_all(self) -> None:
+        """Make everything durable."""
 
 
 class SimFile:
@@ -19,7 +47,7 @@ class SimFile:
 
     __slots__ = ("__weakref__", "_disk", "_is_writable", "_open", "inode", "path")
 
-    def __init__(self, disk: SimDisk, path: str, inode: Inode, *, is_writable: bool = True) -> None:
+    def __init__(self, disk: FaultyDisk, path: str, inode: Inode, *, is_writable: bool = True) -> None:
         self.path = path
         self.inode = inode
         self._disk = disk
@@ -95,7 +123,7 @@ class SimFile:
 class SimLock:
     """A lock; it is released by its process or when the process ends."""
 
-    def __init__(self, disk: SimDisk, path: str) -> None:
+    def __init__(self, disk: FaultyDisk, path: str) -> None:
         self._disk = disk
         self._path = path
 
@@ -109,7 +137,7 @@ class SimFileSystem:
 
     __slots__ = ("_disk", "_path")
 
-    def __init__(self, disk: SimDisk, path: str) -> None:
+    def __init__(self, disk: FaultyDisk, path: str) -> None:
         self._disk = disk
         self._path = path
 

@@ -13,8 +13,11 @@ from kraft_node.testing.whole.retained import TOPIC as KEPT
 from kraft_node.testing.whole.settings import SettingsOperator, unapplied
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kraft_node.testing.cluster_scenario import ClusterScenario
     from kraft_node.testing.whole.operators import ChangesOperator
-    from kraft_node.testing.whole.scenario import WholeScenario
+    from kraft_node.testing.whole.parts import Parts
 
 MOVED_MAX_MS: Final = 60_000.0
 """After all faults and requests, moves between directories have ended within this time."""
@@ -25,17 +28,23 @@ THROTTLED: Final = ("p0", "p1", "c0", "w0.1", "plain", "all", "a0", "rw0", "lw0"
 class Administration:
     """All administrators that a run has."""
 
-    def __init__(self, scenario: WholeScenario) -> None:
+    def __init__(
+        self,
+        scenario: ClusterScenario,
+        parts: Parts,
+        counts: dict[str, int],
+        movable: Callable[[], list[tuple[str, int]]],
+    ) -> None:
+        """`counts`: the partitions of the topics that the checker judges; they grow. `movable`: the partitions that may
+        move between directories."""
         self._scenario = scenario
-        cluster, checker, parts = scenario.cluster, scenario.checker, scenario.parts
+        cluster, checker = scenario.cluster, scenario.checker
         rng = random.Random(f"administration of {scenario.world.seed}")
         self.growth = (
-            GrowthOperator(cluster, checker, "growth", rng, scenario.counts, scenario.partitions)
+            GrowthOperator(cluster, checker, "growth", rng, counts, scenario.partitions)
             if parts.growth else None
         )  # fmt: skip
-        self.directories = (
-            DirectoryOperator(cluster, "directories", rng, lambda: scenario.movable) if parts.directories else None
-        )
+        self.directories = DirectoryOperator(cluster, "directories", rng, movable) if parts.directories else None
         topics = [*scenario.topics, *scenario.other_topics]
         groups = ["pure"] if parts.groups else []
         self.settings = (

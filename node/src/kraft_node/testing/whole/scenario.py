@@ -70,7 +70,7 @@ class WholeScenario(ClusterScenario):
         self.lossy = lossy.LossyClients(self.cluster, self.checker, self.laws) if parts.lossy else None
         self.retained = retained.RetainedClients(self) if parts.retained else None
         self.statics: list[StaticConsumer] = []
-        self.administration = Administration(self)
+        self.administration = Administration(self, parts, self.counts, lambda: self.movable)
 
     @property
     def partitions(self) -> list[tuple[str, int]]:
