@@ -14,7 +14,6 @@ from tests.tidy.sources import PRODUCTS, python_files, tree
 KNOWN: dict[str, int] = {
     # File whose name comes first, and the number of files.
     "kraft_node.raft.election": 15,
-    "kraft_node.testing.raft.appends": 14,
 }
 
 

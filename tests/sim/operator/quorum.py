@@ -16,7 +16,8 @@ from kraft_node.raft.membership.quorum import Voter, VoterSet
 from kraft_node.raft.messages import AddVoterRequest, RemoveVoterRequest
 from kraft_node.raft.roles.states import Role
 from kraft_node.testing.raft.faults import RaftFaults
-from kraft_node.testing.raft.replica import PendingRequest, Replica
+from kraft_node.testing.raft.quorum import PendingRequest
+from kraft_node.testing.raft.replica import Replica
 from kraft_node.testing.raft.scenes import _can_upgrade
 from kraft_node.testing.raft.simulation import Simulation
 from kraft_operator.observe.kafka import Commits
@@ -42,7 +43,7 @@ class Quorum(Simulation):
         self.voters = VoterSet(())
         self.snapshot_every = self.rng.choice((20, 60, 1_000_000))
         self.propose_us = self.rng.choice((200_000, 1_000_000))
-        self.faults = RaftFaults(self)
+        self.faults = RaftFaults(self, self.network)
         self.commits = Commits()
         self.at(self.propose_us, None, self._propose)
 

@@ -6,7 +6,8 @@ clocks and the faults; the same seed gives the same trace hash.
 
 | file | content |
 |-|-|
-| `simulation` | the event queue, the seed's decisions, chaos and then calm |
+| `simulation` | the seed's decisions, chaos and then calm |
+| `quorum` | the machines, time, the event queue |
 | `replica` `replica_snapshots` `appends` | one process: a host for a core, as the driver's contract requires |
 | `driven` `driven_storage` `driven_voters` | one process with the real driver, on the same disk model |
 | `judge` | the checks of each process, after each step and at each message |

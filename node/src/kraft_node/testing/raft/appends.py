@@ -13,7 +13,7 @@ from kraft_node.testing.raft.storage import make_entry
 from kraft_protocol.ids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kraft_node.testing.raft.replica import Replica
+    from kraft_node.testing.raft.quorum import RaftMachine
 
 LEADER_CHANGE: Final = 0
 """The value of a LeaderChange record; proposals count from 1."""
@@ -23,7 +23,7 @@ VOTERS_STATED: Final = -10
 """The value of a VotersRecord without voters; lower values encode voters."""
 
 
-def _leader_change(replica: Replica, effect: do.AppendLeaderChange) -> None:
+def _leader_change(replica: RaftMachine, effect: do.AppendLeaderChange) -> None:
     sim = replica.sim
     assert replica.node is not None
     replica.leading_since_ms = replica.local_us() // 1000
@@ -35,7 +35,7 @@ def _leader_change(replica: Replica, effect: do.AppendLeaderChange) -> None:
     _entry(replica, effect.offset, effect.epoch, values, effect.stated)
 
 
-def _voters(replica: Replica, effect: do.AppendVoters) -> None:
+def _voters(replica: RaftMachine, effect: do.AppendVoters) -> None:
     replica.leading_since_ms = replica.local_us() // 1000
     replica.sim.note(f"{replica.id} writes the voters {effect.voters.ids} at {effect.offset}")
     require(
@@ -50,7 +50,7 @@ def _voters(replica: Replica, effect: do.AppendVoters) -> None:
     _entry(replica, effect.offset, effect.epoch, values, effect.voters)
 
 
-def _entry(replica: Replica, offset: int, epoch: int, values: list[int], voters: VoterSet | None = None) -> None:
+def _entry(replica: RaftMachine, offset: int, epoch: int, values: list[int], voters: VoterSet | None = None) -> None:
     log = replica.disk.log
     require(offset == log.end, "core and disk agree on the log's end", f"{replica.id}: {offset}, {log.end}")
     entry = make_entry(offset, epoch, values, log.last_chain, voters)
@@ -59,7 +59,7 @@ def _entry(replica: Replica, offset: int, epoch: int, values: list[int], voters:
     replica.sim.laws.appended(replica, entry)
 
 
-def _records(replica: Replica, effect: do.Append) -> None:
+def _records(replica: RaftMachine, effect: do.Append) -> None:
     require(
         replica.sim.laws.leaders.get(effect.epoch) == replica.id,
         "only the leader of an epoch writes records of it",
@@ -68,7 +68,7 @@ def _records(replica: Replica, effect: do.Append) -> None:
     _entry(replica, effect.offset, effect.epoch, [int(value) for value in effect.records])
 
 
-def _fetched(replica: Replica, effect: do.AppendFetched) -> None:
+def _fetched(replica: RaftMachine, effect: do.AppendFetched) -> None:
     for entry in effect.records:
         require(entry.base == replica.disk.log.end, "fetched records continue at the log's end", f"{replica.id}")
         replica.disk.append(entry)
@@ -76,7 +76,7 @@ def _fetched(replica: Replica, effect: do.AppendFetched) -> None:
         replica.sim.laws.appended(replica, entry)
 
 
-APPEND: Final[dict[type, Callable[[Replica, Any], None]]] = {
+APPEND: Final[dict[type, Callable[[RaftMachine, Any], None]]] = {
     do.AppendLeaderChange: _leader_change,
     do.Append: _records,
     do.AppendVoters: _voters,

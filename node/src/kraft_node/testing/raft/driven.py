@@ -8,7 +8,7 @@ the controller, and checks each promise; each commit is compared with the image.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kraft_node.base.env import Env
 from kraft_node.raft import events, wire_form
@@ -24,16 +24,13 @@ from kraft_node.testing.raft import judge
 from kraft_node.testing.raft.driven_storage import DrivenStorage
 from kraft_node.testing.raft.driven_voters import HOST, is_versions, supported_versions, tool_request
 from kraft_node.testing.raft.laws import require
-from kraft_node.testing.raft.replica import TICK, Replica
+from kraft_node.testing.raft.quorum import SimulatedQuorum
+from kraft_node.testing.raft.replica import CLUSTER, TICK, Replica
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.control import ControlType, iter_control_records
 from kraft_protocol.wire import codec, stored
 from kraft_protocol.wire.api import API
 
-if TYPE_CHECKING:
-    from kraft_node.testing.raft.simulation import Simulation
-
-CLUSTER: Final = "simulated"
 LISTENER: Final = "CONTROLLER"
 BROKER: Final = 4
 """The resource type of the configuration that the records set."""
@@ -48,7 +45,7 @@ OTHER: Final = 99
 class DrivenReplica(Replica):
     """A machine with its disk, and the driver on it while its process runs."""
 
-    def __init__(self, sim: Simulation, node_id: int) -> None:
+    def __init__(self, sim: SimulatedQuorum, node_id: int) -> None:
         super().__init__(sim, node_id)
         self.driver: RaftDriver | None = None
         self.wires: dict[int, tuple[Any, int, bytes]] = {}
@@ -67,7 +64,7 @@ class DrivenReplica(Replica):
         dynamic = sim.is_dynamic
         driver = RaftDriver(
             DrivenLoop(self).env(),
-            DrivenStorage(self),
+            DrivenStorage(self, self.writes_itself),
             local=self.key,
             voters=VoterSet(()) if dynamic else self.configured,
             cluster_id=CLUSTER,
@@ -170,7 +167,7 @@ class DrivenReplica(Replica):
         if self.node is None or driver is None:
             return
         if self.sim.story is not None:
-            self.sim.story.add_step(self, _readable(event), Ready())
+            self.sim.story.add_step(self.sim.now_us, self.sim.events, self.id, self.node, _readable(event), Ready())
         match event:
             case events.Requested(token, _):
                 self.enter(OTHER, self._receive, token)
@@ -224,7 +221,9 @@ class DrivenReplica(Replica):
     def _receive(self, token: Any) -> None:
         assert self.driver is not None
         is_tool = token.number < 0
-        spec, version, data = tool_request(self, token.request) if is_tool else token.asker.wires[token.number]
+        spec, version, data = (
+            tool_request(self.key, self.sim.voters, token.request) if is_tool else token.asker.wires[token.number]
+        )
         ctx: Any = Context(self, token, spec, version)
         if is_versions(spec):
             # The listener answers in any state of the core: the response names no votes and epochs.
@@ -368,7 +367,7 @@ class DrivenLoop:
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970: a fixed start plus the machine's simulated calendar."""
-        return 1_700_000_000_000 + self._replica.sim.wall_ms(self._replica)
+        return 1_700_000_000_000 + self._replica.wall_ms()
 
     def randrange(self, stop: int) -> int:
         """A number from 0 to `stop` (excluded) from the simulation's seed."""

@@ -21,7 +21,7 @@ from kraft_protocol.records.batch import iter_headers
 from kraft_protocol.records.control import iter_control_records
 
 if TYPE_CHECKING:
-    from kraft_node.testing.raft.driven import DrivenReplica
+    from kraft_node.testing.raft.quorum import RaftMachine
 
 BATCHES_A_READ: Final = 4
 
@@ -37,8 +37,10 @@ def _values(header: Any, data: bytes) -> list[int]:
 class DrivenStorage:
     """The disk of one replica, for one life."""
 
-    def __init__(self, replica: DrivenReplica) -> None:
+    def __init__(self, replica: RaftMachine, writes_itself: Callable[[bytes, Any], bool]) -> None:
+        """`writes_itself`: whether a batch is the leader's own, rather than fetched, by its bytes and header."""
         self._replica = replica
+        self._writes_itself = writes_itself
         self._disk = replica.disk
 
     # The log.
@@ -84,7 +86,7 @@ class DrivenStorage:
                 replica.voters_moved |= voters is not None
                 place = (entry.base, entry.chains[-1])
                 piece = data[header.position : header.position + header.length]
-                if replica.writes_itself(data, header):
+                if self._writes_itself(data, header):
                     replica.sim.batches[place] = piece
                 known = replica.sim.batches.get(place)
                 require(known == piece, "followers write the leader's bytes", f"{replica.id} at {entry.base}")
@@ -203,7 +205,7 @@ class DrivenStorage:
 class DrivenWriter:
     """A snapshot being written, or downloaded."""
 
-    def __init__(self, replica: DrivenReplica, snapshot: SnapshotId, check_fsync: Callable[[], None]) -> None:
+    def __init__(self, replica: RaftMachine, snapshot: SnapshotId, check_fsync: Callable[[], None]) -> None:
         self._replica = replica
         self._snapshot = snapshot
         self._check_fsync = check_fsync
@@ -228,7 +230,7 @@ class DrivenWriter:
             self._check_fsync()
             disk.files[self._snapshot] = data
             voters = stated_by_snapshot(data)
-            disk.add_snapshot(Snapshot(self._snapshot, self._chain, len(data), replica.sim.wall_ms(replica), voters))
+            disk.add_snapshot(Snapshot(self._snapshot, self._chain, len(data), replica.wall_ms(), voters))
 
         return work
 

@@ -15,8 +15,7 @@ from kraft_protocol.wire.api import API, ApiKey
 from kraft_protocol.wire.messages import ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from kraft_node.raft.membership.quorum import VoterSet
-    from kraft_node.testing.raft.driven import DrivenReplica
+    from kraft_node.raft.membership.quorum import ReplicaKey, VoterSet
     from kraft_node.testing.raft.storage import ModelDisk
 
 HOST: Final = "host"
@@ -48,9 +47,9 @@ def stated_by_snapshot(data: bytes) -> VoterSet | None:
     return None
 
 
-def tool_request(replica: DrivenReplica, request: Any) -> tuple[Any, int, bytes]:
+def tool_request(local: ReplicaKey, voters: VoterSet, request: Any) -> tuple[Any, int, bytes]:
     """A tool's request in bytes, in the form of `DrivenReplica.wires`."""
-    message = wire_form.request_to_wire(request, replica.key, replica.sim.voters)
+    message = wire_form.request_to_wire(request, local, voters)
     spec = API[message.SCHEMA.api_key]
     return spec, spec.max_version, codec.encode(message, spec.max_version)
 

@@ -15,13 +15,14 @@ from kraft_node.raft.messages import (
     VoteRequest,
 )
 from kraft_node.raft.node import NotLeader
-from kraft_node.testing.raft.replica import PendingRequest
+from kraft_node.testing.raft.quorum import PendingRequest
 from kraft_node.testing.raft.scenes import Scenes
 
 if TYPE_CHECKING:
     from kraft_node.raft.node import RaftNode
-    from kraft_node.testing.raft.replica import Replica
-    from kraft_node.testing.raft.simulation import Simulation
+    from kraft_node.testing.raft.network import Network
+    from kraft_node.testing.raft.quorum import RaftMachine, SimulatedQuorum
+    from kraft_node.testing.raft.roll import Roll
 
 HOUR_US: Final = 3_600_000_000
 
@@ -29,10 +30,12 @@ HOUR_US: Final = 3_600_000_000
 class RaftFaults:
     """The faults of one simulation."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: SimulatedQuorum, network: Network, roll: Roll | None = None) -> None:
+        """`roll`: the operator that changes static voters, if any."""
         self._sim = sim
-        self.wall_jumps_ms: dict[int, int] = {}
-        self.scenes = Scenes(sim)
+        self._network = network
+        self._roll = roll
+        self.scenes = Scenes(sim, network, self.may_lose_disk, self.dead_voters)
         self._phase = 0
         self._every_us = 1_000_000
         rng = sim.rng
@@ -83,7 +86,7 @@ class RaftFaults:
         sim = self._sim
         self._phase += 1
         self.scenes.stop()
-        sim.network.heal()
+        self._network.heal()
         for replica in sim.replicas.values():
             replica.slow_disk = replica.full_disk = replica.failing_fsync = False
             sim.thaw(replica, replica.life)
@@ -103,14 +106,14 @@ class RaftFaults:
 
     # Victims.
 
-    def _anyone(self) -> Replica:
+    def _anyone(self) -> RaftMachine:
         return self._sim.rng.choice(list(self._sim.replicas.values()))
 
-    def _up(self) -> Replica | None:
+    def _up(self) -> RaftMachine | None:
         up = [replica for replica in self._sim.replicas.values() if replica.node is not None]
         return self._sim.rng.choice(up) if up else None
 
-    def may_lose_disk(self, replica: Replica) -> bool:
+    def may_lose_disk(self, replica: RaftMachine) -> bool:
         """Whether the quorum survives the loss of the disk, given earlier losses."""
         sim = self._sim
         if sim.is_dynamic:
@@ -118,21 +121,21 @@ class RaftFaults:
         if sim.is_upgradable and not self._may_lose_directory(replica, []):
             return False
         in_force = [other.configured for other in sim.replicas.values()]
-        if sim.roll is not None and sim.roll.wanted is not None:
-            in_force.append(sim.roll.wanted)
+        if self._roll is not None and self._roll.wanted is not None:
+            in_force.append(self._roll.wanted)
         return all(self._may_lose_voter(replica, voters) for voters in in_force)
 
-    def _may_lose_voter(self, replica: Replica, voters: VoterSet) -> bool:
+    def _may_lose_voter(self, replica: RaftMachine, voters: VoterSet) -> bool:
         """`may_lose_disk` for one set of static voters."""
         sim = self._sim
         if replica.id not in voters:
             return True
         if replica.id in sim.old_peers:
             return False
-        lost = sum(1 for other in sim.replicas.values() if other.id in voters and self.is_lost(other))
-        return not self.is_lost(replica) and lost + 1 <= len(voters) - voters.majority
+        lost = sum(1 for other in sim.replicas.values() if other.id in voters and other.is_lost)
+        return not replica.is_lost and lost + 1 <= len(voters) - voters.majority
 
-    def _may_lose_directory(self, replica: Replica, first: list[VoterSet]) -> bool:
+    def _may_lose_directory(self, replica: RaftMachine, first: list[VoterSet]) -> bool:
         """Whether a majority stays in every voter set that a log states or that a leader is about to state."""
         sim = self._sim
         dead = {other.key for other in sim.replicas.values() if other.disk.bad} | {replica.key}
@@ -152,10 +155,6 @@ class RaftFaults:
         """The voters, in this node's view, that have lost their disk."""
         alive = [other.key for other in self._sim.replicas.values() if not other.disk.bad]
         return [voter.key for voter in node.voters if not any(voter.key.matches(key) for key in alive)]
-
-    def is_lost(self, replica: Replica) -> bool:
-        """Whether the replica has no quorum-state: its disk has rotted, was wiped, or is still new."""
-        return replica.disk.bad or not replica.disk.has_state
 
     # Effects.
 
@@ -201,7 +200,7 @@ class RaftFaults:
         """Cut all links of a replica in both directions, or in one direction."""
         sim = self._sim
         replica = self._anyone()
-        cut = sim.network.cut
+        cut = self._network.cut
         inward, outward = sim.rng.choice(((True, True), (True, False), (False, True)))
         sim.note(f"{replica.id} is isolated{'' if inward and outward else ' in one direction'}")
         for other in sim.replicas:
@@ -216,27 +215,27 @@ class RaftFaults:
         one, other = self._anyone(), self._anyone()
         if one is not other:
             self._sim.note(f"no message passes from {one.id} to {other.id}")
-            self._sim.network.cut.add((one.id, other.id))
+            self._network.cut.add((one.id, other.id))
 
     def split(self) -> None:
         """Divide the replicas into two random sides; an empty side is possible. Replaces all earlier cuts."""
         sim = self._sim
         side = {node_id for node_id in sim.replicas if sim.rng.random() < 0.5}
         sim.note(f"the network splits: {sorted(side)} and the others")
-        sim.network.split(side)
+        self._network.split(side)
 
     def reconnect(self) -> None:
         """Restore all cut links; loss, delays and duplication stay."""
         self._sim.note("all links work again")
-        self._sim.network.cut.clear()
+        self._network.cut.clear()
 
     def close_connection(self) -> None:
         """Break the connections of two running replicas in both directions; their requests under way end."""
         one, other = self._anyone(), self._anyone()
         if one is not other and one.node is not None and other.node is not None:
             self._sim.note(f"the connections between {one.id} and {other.id} break")
-            self._sim.network.close(one, other)
-            self._sim.network.close(other, one)
+            self._network.close(one, other)
+            self._network.close(other, one)
 
     def pause(self) -> None:
         """Pause a running process for up to 8 s; its events wait until `Simulation.thaw`."""
@@ -249,7 +248,7 @@ class RaftFaults:
 
     def bad_network(self) -> None:
         """Draw the loss, duplication, damage and delays of the whole network anew."""
-        rng, network = self._sim.rng, self._sim.network
+        rng, network = self._sim.rng, self._network
         network.loss = rng.choice((0.0, 0.0, 0.02, 0.1, 0.3))
         network.doubling = rng.choice((0.0, 0.05, 0.2))
         network.garbling = rng.choice((0.0, 0.0, 0.1 if self._sim.is_driven else 0.01))
@@ -269,7 +268,7 @@ class RaftFaults:
         """Move the calendar of a machine by an hour, forward or back."""
         replica = self._anyone()
         hour_ms = HOUR_US // 1000 * self._sim.rng.choice((-1, 1))
-        self.wall_jumps_ms[replica.id] = self.wall_jumps_ms.get(replica.id, 0) + hour_ms
+        replica.wall_jump_ms += hour_ms
 
     def drift(self) -> None:
         """Change the rate of a machine's clock to 0.8 to 1.2 of real time."""
@@ -314,7 +313,7 @@ class RaftFaults:
             if new:
                 # The only replica that it can reach has never taken part.
                 self._sim.note(f"{replica.id} reaches only {new[0].id}, which starts for the first time")
-                self._sim.network.split({replica.id, new[0].id})
+                self._network.split({replica.id, new[0].id})
                 new[0].start_once()
             if new or self._sim.rng.random() < 0.7:
                 replica.start()

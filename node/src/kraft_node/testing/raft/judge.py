@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from kraft_node.raft.log_view import LogView
     from kraft_node.raft.node import RaftNode
     from kraft_node.raft.roles.leader import Leader
-    from kraft_node.testing.raft.replica import Replica
+    from kraft_node.testing.raft.quorum import RaftMachine
 
 
-def start(replica: Replica) -> None:
+def start(replica: RaftMachine) -> None:
     """A process does not start in an older epoch than it has sent before."""
     if replica.node is not None and not replica.was_amnesiac:
         require(
@@ -24,7 +24,7 @@ def start(replica: Replica) -> None:
         )
 
 
-def voters(replica: Replica, node: RaftNode) -> None:
+def voters(replica: RaftMachine, node: RaftNode) -> None:
     """Check that the core's voters and kraft.version are as in the log."""
     sim = replica.sim
     require(
@@ -40,7 +40,7 @@ def voters(replica: Replica, node: RaftNode) -> None:
     )
 
 
-def majority(replica: Replica, leader: Leader) -> None:
+def majority(replica: RaftMachine, leader: Leader) -> None:
     """CheckQuorum: a majority has recently fetched from the leader."""
     now_ms = replica.local_us() // 1000
     since = now_ms - 2 * replica.sim.config.check_quorum_timeout_ms
@@ -53,7 +53,7 @@ def majority(replica: Replica, leader: Leader) -> None:
     )
 
 
-def snapshots(replica: Replica, log: LogView) -> None:
+def snapshots(replica: RaftMachine, log: LogView) -> None:
     """The disk keeps no known snapshot that ends before the log starts."""
     replica.known_snapshots.update(log.snapshots)
     for kept in replica.disk.snapshots:
@@ -65,7 +65,7 @@ def snapshots(replica: Replica, log: LogView) -> None:
             )
 
 
-def words(replica: Replica) -> None:
+def words(replica: RaftMachine) -> None:
     """When a message leaves, vote and epoch are on disk."""
     node = replica.node
     assert node is not None
@@ -81,7 +81,7 @@ def words(replica: Replica) -> None:
     replica.said_epoch = state.epoch
 
 
-def fetch(replica: Replica, request: Any) -> None:
+def fetch(replica: RaftMachine, request: Any) -> None:
     """A voter's fetch acknowledges exactly what its log holds."""
     node = replica.node
     assert node is not None
@@ -101,7 +101,7 @@ def fetch(replica: Replica, request: Any) -> None:
             )
 
 
-def vote(replica: Replica, token: Any, reply: Any) -> None:
+def vote(replica: RaftMachine, token: Any, reply: Any) -> None:
     """A response that may grant a vote."""
     if type(reply) is VoteReply and reply.granted:
         request: VoteRequest = token.request

@@ -5,13 +5,10 @@ All knowledge is global: leaders, votes, committed records. Chain values represe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kraft_node.raft.membership.quorum import ReplicaKey, VoterSet
-from kraft_node.testing.raft.storage import EMPTY_CHAIN, ModelLog, RaftEntry
-
-if TYPE_CHECKING:
-    from kraft_node.testing.raft.replica import Replica
+from kraft_node.testing.raft.storage import EMPTY_CHAIN, ModelDisk, ModelLog, RaftEntry
 
 
 class LawBroken(AssertionError):  # noqa: N818 - what it is
@@ -22,6 +19,39 @@ def require(holds: object, law: str, what: str) -> None:
     """Raise LawBroken unless `holds`."""
     if not holds:
         raise LawBroken(f"law: {law} ({what})")
+
+
+class QuorumFacts(Protocol):
+    """What the laws know of the quorum."""
+
+    is_dynamic: bool
+
+    def has_had(self, key: ReplicaKey, offset: int, chain: int) -> bool:
+        """Whether the voter's disk, present or replaced, has the log below `offset` with this chain value."""
+
+    def counts_votes(self, candidate: int, epoch: int) -> bool:
+        """Whether votes of the epoch can make, or have made, the replica a leader."""
+
+
+class JudgedReplica(Protocol):
+    """What the laws know of a replica."""
+
+    id: int
+    disk: ModelDisk
+    epoch: int
+    high_watermark: int
+    wipes: int
+    """How often its disk was replaced."""
+
+    @property
+    def sim(self) -> QuorumFacts:
+        """Its quorum."""
+        ...
+
+    @property
+    def voter_key(self) -> ReplicaKey:
+        """The key that identifies its votes."""
+        ...
 
 
 class RaftLaws:
@@ -48,7 +78,7 @@ class RaftLaws:
         """The end of the committed log, as far as any replica knows."""
         return len(self.committed) - 1
 
-    def appended(self, replica: Replica, entry: RaftEntry) -> None:
+    def appended(self, replica: JudgedReplica, entry: RaftEntry) -> None:
         """Check log matching for a batch that a replica has just written."""
         if entry.voters is not None:
             self.voter_statements.add((entry.base, entry.epoch))
@@ -62,7 +92,7 @@ class RaftLaws:
                     f"offset {offset} of epoch {entry.epoch} at {replica.id}",
                 )
 
-    def voted(self, replica: Replica, epoch: int, candidate: int) -> None:
+    def voted(self, replica: JudgedReplica, epoch: int, candidate: int) -> None:
         """Check a vote when the voter promises it: one candidate per epoch, and already on disk."""
         known, wipes = self.votes.setdefault((epoch, replica.voter_key), (candidate, replica.wipes))
         if known != candidate and wipes != replica.wipes and not replica.sim.counts_votes(known, epoch):
@@ -85,7 +115,7 @@ class RaftLaws:
         """Whether that vote was given."""
         return (voter_id, candidate) in self._given.get(epoch, ())
 
-    def elected(self, replica: Replica, epoch: int, granting: tuple[ReplicaKey, ...], voters: VoterSet) -> None:
+    def elected(self, replica: JudgedReplica, epoch: int, granting: tuple[ReplicaKey, ...], voters: VoterSet) -> None:
         """Check a leader at the moment in which it opens its epoch."""
         self.elections += 1
         require(
@@ -114,7 +144,7 @@ class RaftLaws:
             f"{replica.id} in epoch {epoch} ends at {replica.disk.log.end}, committed {self.end}",
         )
 
-    def advanced(self, replica: Replica, offset: int, voters: VoterSet | None) -> None:
+    def advanced(self, replica: JudgedReplica, offset: int, voters: VoterSet | None) -> None:
         """Check a replica's new high watermark; `voters` is given if it leads."""
         require(
             offset > replica.high_watermark,
@@ -165,7 +195,7 @@ class RaftLaws:
                     self.committed.append(value)
         require(self.end == offset, "only what exists is committed", f"{replica.id} at {offset}")
 
-    def kept(self, replica: Replica, first: int, epoch: int, values: tuple[int, ...], end: int) -> None:
+    def kept(self, replica: JudgedReplica, first: int, epoch: int, values: tuple[int, ...], end: int) -> None:
         """Check that proposed offsets hold the proposer's records: the high watermark passed them, and it still
         leads."""
         log = replica.disk.log
@@ -177,7 +207,7 @@ class RaftLaws:
                 f"{replica.id} at {offset} in epoch {epoch}, committed {end}: {entry}",
             )
 
-    def truncated(self, replica: Replica, offset: int) -> None:
+    def truncated(self, replica: JudgedReplica, offset: int) -> None:
         """Check a truncation before it happens: `offset` becomes the end of the log."""
         require(
             offset >= replica.high_watermark,
@@ -192,7 +222,7 @@ class RaftLaws:
                 f"{replica.id} truncates to {offset}, committed {self.end}",
             )
 
-    def snapshot_taken(self, replica: Replica, offset: int, chain: int) -> None:
+    def snapshot_taken(self, replica: JudgedReplica, offset: int, chain: int) -> None:
         """Check that a snapshot of all records below `offset` holds exactly the committed records."""
         require(
             offset <= self.end and chain == self.committed[offset],
@@ -200,7 +230,7 @@ class RaftLaws:
             f"{replica.id} at {offset}, committed {self.end}",
         )
 
-    def log_starts(self, replica: Replica, log: ModelLog) -> None:
+    def log_starts(self, replica: JudgedReplica, log: ModelLog) -> None:
         """Check that a snapshot on the replica's disk covers all records below the log's start."""
         require(
             log.start == 0 or any(kept.id.end_offset >= log.start for kept in replica.disk.snapshots),

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kraft_node.raft import events
 from kraft_node.raft.messages import FetchRequest, FetchSnapshotRequest, VoteRequest
 from kraft_node.testing.raft.garbling import garble
-from kraft_node.testing.raft.replica import PendingRequest
-
-if TYPE_CHECKING:
-    from kraft_node.testing.raft.replica import Replica
-    from kraft_node.testing.raft.simulation import Simulation
+from kraft_node.testing.raft.quorum import PendingRequest, RaftMachine, SimulatedQuorum
 
 
 class Network:
     """Links between all replicas. `cut` holds the directed pairs that are cut."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: SimulatedQuorum) -> None:
         self._sim = sim
         self.cut: set[tuple[int, int]] = set()
         self.loss = 0.0
@@ -46,12 +42,12 @@ class Network:
             delay += int(rng.random() * self.tail_us)
         return delay
 
-    def _passes(self, sender: Replica, receiver: Replica) -> bool:
+    def _passes(self, sender: RaftMachine, receiver: RaftMachine) -> bool:
         if (sender.id, receiver.id) in self.cut:
             return False
         return not (self.loss and self._sim.rng.random() < self.loss)
 
-    def request(self, sender: Replica, number: int, node_id: int, request: Any) -> None:
+    def request(self, sender: RaftMachine, number: int, node_id: int, request: Any) -> None:
         """Send the request `number` of the sender's core. A lost request gets no event: the core times out."""
         sim = self._sim
         receiver = sim.replicas.get(node_id)
@@ -69,13 +65,13 @@ class Network:
         if self.doubling and sim.rng.random() < self.doubling:
             sim.at(self._delay_us() * 3, receiver, self._arrive, receiver, PendingRequest(sender, number, request))
 
-    def _arrive(self, receiver: Replica, token: PendingRequest) -> None:
+    def _arrive(self, receiver: RaftMachine, token: PendingRequest) -> None:
         receiver.tokens[token] = None
         if type(token.request) in (FetchRequest, FetchSnapshotRequest):
             receiver.heard_ms[token.request.replica.id] = receiver.local_us() // 1000
         receiver.step(events.Requested(token, token.request))
 
-    def answer(self, sender: Replica, token: PendingRequest, reply: Any) -> None:
+    def answer(self, sender: RaftMachine, token: PendingRequest, reply: Any) -> None:
         """Send a response to the process that asked; dropped if that process has ended, or for a tool's request."""
         asker = token.asker
         if token.number < 0:
@@ -85,11 +81,11 @@ class Network:
         if token.life == asker.life and self._passes(sender, asker):
             self._sim.at(self._delay_us(), asker, self._arrive_answer, asker, token.number, reply)
 
-    def _arrive_answer(self, asker: Replica, number: int, reply: Any) -> None:
+    def _arrive_answer(self, asker: RaftMachine, number: int, reply: Any) -> None:
         asker.in_flight.pop(number, None)
         asker.step(events.Answered(number, reply))
 
-    def process_died(self, dead: Replica, *, loud: bool) -> None:
+    def process_died(self, dead: RaftMachine, *, loud: bool) -> None:
         """`loud`: peers see its connections close; otherwise they notice only by silence."""
         if not loud:
             return
@@ -97,7 +93,7 @@ class Network:
             if other is not dead and other.node is not None and (dead.id, other.id) not in self.cut:
                 self.close(other, dead)
 
-    def close(self, end: Replica, other: Replica) -> None:
+    def close(self, end: RaftMachine, other: RaftMachine) -> None:
         """Close the connections between the two, as `end` sees it."""
         sim = self._sim
         for number in [number for number, asked in end.in_flight.items() if asked is other]:

@@ -7,134 +7,40 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kraft_node.raft import events
 from kraft_node.raft import ready as do
 from kraft_node.raft.accumulator import BatchTooLarge
 from kraft_node.raft.epochs import FREE_MAX
 from kraft_node.raft.log_view import LogView, SnapshotId
-from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
+from kraft_node.raft.membership.quorum import QuorumState
 from kraft_node.raft.messages import FetchedBatch, FetchReply
 from kraft_node.raft.node import NotLeader, RaftNode
 from kraft_node.raft.roles.leader import Leader
 from kraft_node.testing.raft import appends, judge
 from kraft_node.testing.raft.laws import require
+from kraft_node.testing.raft.quorum import DiskFailed, RaftMachine, SimulatedQuorum
 from kraft_node.testing.raft.replica_snapshots import ReplicaSnapshots
-from kraft_node.testing.raft.storage import ModelDisk, ModelLog
-from kraft_protocol.ids import ZERO_UUID, Uuid
-
-if TYPE_CHECKING:
-    from kraft_node.testing.raft.simulation import Simulation
+from kraft_node.testing.raft.storage import ModelDisk
 
 BATCHES_A_FETCH: Final = 4
+CLUSTER: Final = "simulated"
 
 
-class DiskFailed(OSError):  # noqa: N818 - a fact
-    """The disk is full, or has failed."""
+class Replica(RaftMachine):
+    """A machine whose process is a bare core."""
 
-
-class PendingRequest:
-    """A received request that is not answered yet."""
-
-    __slots__ = ("asker", "life", "number", "request")
-
-    def __init__(self, asker: Replica, number: int, request: Any) -> None:
-        self.asker = asker
-        self.life = asker.life
-        self.number = number
-        self.request = request
-
-
-class Replica:
-    """A machine with its disk, and the process on it while it runs."""
-
-    def __init__(self, sim: Simulation, node_id: int) -> None:
-        self.sim = sim
-        self.id = node_id
-        self.wipes = 0
-        self._configured: VoterSet | None = None
-        self.directory = Uuid(bytes([node_id, 0]) * 8)
-        self.disk = ModelDisk()
-        self.heard_ms: dict[int, int] = {}
-        """By replica: when it last fetched."""
-        self.leading_since_ms = 0
-        """Since when the current voters have been expected to follow."""
-        self.former: dict[Uuid, ModelLog] = {}
-        """The logs of replaced disks."""
-        self.node: RaftNode | None = None
-        self.life = 0
-        self.epoch = 0
-        self.high_watermark = -1
-        self.said_epoch = 0
-        """The highest epoch that any message from here has named since the disk was last wiped."""
-        self.is_paused = False
-        self.frozen: list[Any] = []
-        """Events that wait while the process is paused."""
-        self.rate = 1000
-        """The clock's rate, in thousandths."""
-        self.clock_us = 0
-        self.clock_since_us = 0
-        self.slow_disk = False
-        self.full_disk = False
-        self.failing_fsync = False
-        self.was_amnesiac = False
-        self.state = QuorumState()
-        """The state that the core last requested to write."""
+    def __init__(self, sim: SimulatedQuorum, node_id: int) -> None:
+        super().__init__(sim, node_id)
         self.state_lane_us = 0
-        self.busy_until_us = 0
-        """Until then a slow disk may be busy."""
         self.timer = 0
-        self.in_flight: dict[int, Replica] = {}
-        self.tokens: dict[PendingRequest, None] = {}
         self.snapshots = ReplicaSnapshots(self)
-        self.announced_epoch = -1
-        self.voters_moved = False
-        """Whether the log may state new voters."""
         self.promised: deque[tuple[int, int, tuple[int, ...]]] = deque()
         """Promises to proposers: (first offset, epoch, values), until they are committed or leadership is lost."""
         self._proposing: tuple[int, ...] = ()
         self.held: list[do.Message] = []
         """Messages that wait for the quorum state to be written."""
-        self.known_snapshots: set[SnapshotId] = set()
-        """Snapshots that the core of this life knows."""
-
-    @property
-    def configured(self) -> VoterSet:
-        """The voters in its configuration, in force from its next start on."""
-        return self.sim.voters if self._configured is None else self._configured
-
-    @configured.setter
-    def configured(self, voters: VoterSet) -> None:
-        self._configured = voters
-
-    @property
-    def key(self) -> ReplicaKey:
-        """The id with the id of the current disk."""
-        return ReplicaKey(self.id, self.directory)
-
-    @property
-    def voter_key(self) -> ReplicaKey:
-        """The key that identifies this replica's votes: at kraft.version 0 the id alone."""
-        if self.sim.is_upgradable:
-            return self.key if self.node is not None and self.node.voter_sets.kraft_version else ReplicaKey(self.id)
-        return self.key if self.sim.is_dynamic else ReplicaKey(self.id)
-
-    @property
-    def own(self) -> Voter:
-        """Its own id, directory and endpoints."""
-        named = self.sim.is_upgradable or self.sim.is_dynamic  # a leader adds no voter that others could not reach
-        return Voter(self.key, {"CONTROLLER": ("host", self.id)} if named else {})
-
-    def local_us(self) -> int:
-        """The machine's own clock in microseconds: it drifts by `rate` and jumps, but never goes back."""
-        return self.clock_us + (self.sim.now_us - self.clock_since_us) * self.rate // 1000
-
-    def set_clock(self, rate: int, jump_us: int = 0) -> None:
-        """Change the clock's rate (thousandths) and let it jump ahead; timers that are already set do not move."""
-        self.clock_us = self.local_us() + jump_us
-        self.clock_since_us = self.sim.now_us
-        self.rate = rate
 
     # Life and death.
 
@@ -165,70 +71,53 @@ class Replica:
         """Start the process on an open disk."""
         disk = self.disk
         log = LogView(disk.log.start, disk.log.end, disk.log.epochs(), [kept.id for kept in disk.snapshots])
-        self.node = self.sim.make_node(self, log)
+        self.node = self._make_core(log)
         self.was_amnesiac = self.node.is_amnesiac
         self.step(events.Started())
 
-    def start_once(self) -> None:
-        """Start unless it runs already."""
-        if self.node is None:
-            self.start()
+    def _make_core(self, log: LogView) -> RaftNode:
+        """The core of a starting process, made from the disk as the driver makes it."""
+        if self.sim.is_dynamic or self.sim.is_upgradable:
+            return self._make_dynamic(log)
+        return RaftNode(
+            local=self.key,
+            voters=self.configured,
+            log=log,
+            state=self.disk.state,
+            rng=self.sim,
+            cluster_id=CLUSTER,
+            config=self.sim.config,
+            is_amnesiac=self._is_amnesiac(),
+        )
 
-    def stop_cleanly(self) -> None:
-        """Make the process stop."""
-        if self.node is not None and not self.is_paused:
-            self.step(events.Shutdown())
+    def _make_dynamic(self, log: LogView) -> RaftNode:
+        disk = self.disk
+        first = self.first_voters
+        newest = disk.snapshots[-1] if disk.snapshots else None
+        stated = disk.log.voter_sets()
+        if newest is not None and newest.voters is not None:
+            at = newest.id.end_offset - 1
+            stated = [(at, newest.voters), *[known for known in stated if known[0] > at]]
+        return RaftNode(
+            local=self.key,
+            voters=first,
+            voter_sets=stated,
+            kraft_version=1 if stated or (self.sim.is_dynamic and len(first)) else 0,
+            own=self.own,
+            log=log,
+            state=disk.state,
+            rng=self.sim,
+            cluster_id=CLUSTER,
+            config=self.sim.config,
+            bootstrap_ids=self.sim.voters.ids,
+            is_amnesiac=self.sim.is_upgradable and not stated and self._is_amnesiac(),
+        )
 
-    def start_again(self) -> None:
-        """Start a new process, for any state of the old process."""
-        self.die(loud=True)
-        if not self.disk.bad:
-            self.start()
-
-    def die(self, *, loud: bool) -> None:
-        """End the process. `loud`: its connections close at once."""
-        if self.node is None:
-            return
-        self.node = None
-        self.life += 1
-        self.is_paused = False
-        self.frozen.clear()
-        self.sim.network.process_died(self, loud=loud)
-
-    def lose_power(self) -> str:
-        """End the process without notice to its peers. Returns in words how many unsynced writes survive."""
-        self.die(loud=False)
-        return self.disk.lose_power(self.sim.rng)
-
-    def wipe(self) -> None:
-        """Replace the disk by an empty one; the id stays."""
-        self.die(loud=False)
-        self.former[self.directory] = self.disk.durable
-        self.disk = ModelDisk()
-        self.said_epoch = 0
-        self.wipes += 1
-        self.directory = Uuid(bytes([self.id, self.wipes % 256]) * 8)
-
-    def has_had(self, directory: Uuid, offset: int, chain: int) -> bool:
-        """Whether that log was on disk here, now or before a wipe; in that directory, unless it is unknown."""
-        if directory in (ZERO_UUID, self.directory) and self.disk.durable.chain_at(offset) == chain:
-            return True
-        former = [log for known, log in self.former.items() if directory in (ZERO_UUID, known)]
-        return any(log.chain_at(offset) == chain for log in former)
-
-    def last_voters(self) -> VoterSet:
-        """The last voters stated in the log on disk, or in its snapshots if the log has no voters."""
-        stated = self.disk.log.voter_sets()
-        if stated:
-            return stated[-1][1]
-        snapshots = [kept.voters for kept in self.disk.snapshots if kept.voters is not None]
-        return snapshots[-1] if snapshots else self.first_voters
-
-    @property
-    def first_voters(self) -> VoterSet:
-        """The voters that formatting has written: only first voters of a dynamic quorum have them."""
-        voters = self.sim.voters
-        return voters if not self.sim.is_dynamic or voters.has(self.key) else VoterSet(())
+    def _is_amnesiac(self) -> bool:
+        """As in the driver: a voter of several without a quorum-state."""
+        voters = self.configured
+        is_guarded = len(voters) > 1 and self.id in voters and self.id not in self.sim.old_peers
+        return is_guarded and not self.disk.has_state
 
     # Steps.
 
@@ -246,7 +135,7 @@ class Replica:
         except (NotLeader, BatchTooLarge):
             return
         if sim.story is not None:
-            sim.story.add_step(self, event, given)
+            sim.story.add_step(sim.now_us, sim.events, self.id, node, event, given)
         try:
             do.carry_out(given, self)
         except DiskFailed as e:
@@ -279,25 +168,7 @@ class Replica:
         """Whether the event loop runs it as a timer, rather than for a descriptor."""
         return function == self._timer_due
 
-    def later(self, delay_us: int, function: Callable[..., None], *args: Any) -> None:
-        """Schedule a call in this life."""
-        self.sim.at(delay_us, self, function, *args)
-
-    def io_us(self) -> int:
-        """The random duration of a disk operation in microseconds, up to 2 s on a slow disk."""
-        rng = self.sim.rng
-        if self.slow_disk:
-            time_us = rng.randrange(2_000_000)
-            self.busy_until_us = max(self.busy_until_us, self.sim.now_us) + time_us
-            return time_us
-        return rng.randrange(200, 5_000) if rng.random() < 0.9 else rng.randrange(50_000)
-
     # The disk.
-
-    def check_disk(self) -> None:
-        """Raise DiskFailed if the disk is full: the process then ends (contract 10)."""
-        if self.full_disk:
-            raise DiskFailed("no space left on device")
 
     def save_state(self, state: QuorumState) -> None:
         """Write the quorum state after earlier states, as a single thread does; `QuorumStateWritten` follows."""

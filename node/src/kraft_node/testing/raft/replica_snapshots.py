@@ -13,7 +13,7 @@ from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.storage import Snapshot
 
 if TYPE_CHECKING:
-    from kraft_node.testing.raft.replica import Replica
+    from kraft_node.testing.raft.quorum import RaftMachine
 
 SNAPSHOT_CHUNK: Final = bytes(8)
 
@@ -23,7 +23,7 @@ class ReplicaSnapshots:
 
     __slots__ = ("_part", "_replica", "_writing", "at")
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: RaftMachine) -> None:
         self._replica = replica
         self._part: Snapshot | None = None
         self._writing = False
@@ -84,7 +84,7 @@ class ReplicaSnapshots:
             f"{replica.id} fetched {snapshot.id}",
         )
         require(replica.node.role.role is not Role.LEADER, "a leader never loads a snapshot", f"{replica.id}")
-        replica.disk.add_snapshot(snapshot._replace(wall_ms=replica.sim.wall_ms(replica)))
+        replica.disk.add_snapshot(snapshot._replace(wall_ms=replica.wall_ms()))
         replica.later(replica.sim.rng.randrange(200), self._replace_log, snapshot)
 
     def _replace_log(self, snapshot: Snapshot) -> None:
@@ -110,7 +110,7 @@ class ReplicaSnapshots:
         voters = replica.node.voter_sets.at(offset) if replica.node.voter_sets.kraft_version else None
         if voters is replica.sim.voters and not replica.sim.is_dynamic:
             voters = None  # kraft.version was raised after the snapshot's end
-        snapshot = Snapshot(SnapshotId(offset, epoch), chain, size, replica.sim.wall_ms(replica), voters)
+        snapshot = Snapshot(SnapshotId(offset, epoch), chain, size, replica.wall_ms(), voters)
         replica.sim.laws.snapshot_taken(replica, offset, chain)
         replica.later(replica.io_us() * 3, self._taken, snapshot)
 

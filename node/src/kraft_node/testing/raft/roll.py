@@ -19,8 +19,9 @@ from kraft_node.raft import events
 from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
-    from kraft_node.testing.raft.replica import Replica
-    from kraft_node.testing.raft.simulation import Simulation
+    from collections.abc import Callable
+
+    from kraft_node.testing.raft.quorum import RaftMachine, SimulatedQuorum
 
 LOOK_US: Final = 100_000
 REST_US: Final = 1_000_000
@@ -34,8 +35,10 @@ CLEAN_SHARE: Final = 0.7
 class Roll:
     """Changes the voters of one simulated quorum repeatedly."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: SimulatedQuorum, is_scene: Callable[[], bool]) -> None:
+        """`is_scene`: whether a scene of faults runs; no voter changes meanwhile."""
         self._sim = sim
+        self._is_scene = is_scene
         self.wanted: VoterSet | None = None
         """The voters of the current change; None between two changes."""
         self._joins = self._leaves = -1
@@ -60,7 +63,7 @@ class Roll:
         if sim.calm:
             self._hand_over()
             return
-        if sim.faults.scenes.is_playing or self._restarts or sim.now_us < self._rests_until_us:
+        if self._is_scene() or self._restarts or sim.now_us < self._rests_until_us:
             return
         if self.wanted is None:
             self._plan()
@@ -116,7 +119,7 @@ class Roll:
         if self._is_well(sim.voters, chosen[0]) and self._is_well(wanted, chosen[0]):
             self._restart(chosen[0], wanted, wipe=bool(newcomer))
 
-    def _is_well(self, voters: VoterSet, without: Replica | None) -> bool:
+    def _is_well(self, voters: VoterSet, without: RaftMachine | None) -> bool:
         """Whether all voters except that one follow a leader, or lead."""
         sim = self._sim
         for voter_id in voters.ids:
@@ -124,13 +127,13 @@ class Roll:
             if replica is without or (voter_id == self._joins and replica.configured != self.wanted):
                 continue
             node = replica.node
-            if node is None or replica.is_paused or node.is_amnesiac or sim.faults.is_lost(replica):
+            if node is None or replica.is_paused or node.is_amnesiac or replica.is_lost:
                 return False
             if replica.high_watermark < sim.laws.end - BEHIND_MAX:
                 return False
         return True
 
-    def _restart(self, replica: Replica, voters: VoterSet, *, wipe: bool) -> None:
+    def _restart(self, replica: RaftMachine, voters: VoterSet, *, wipe: bool) -> None:
         sim = self._sim
         sim.note(f"{replica.id} is restarted with the voters {voters.ids}{', and an empty disk' if wipe else ''}")
         if wipe:
@@ -143,7 +146,7 @@ class Roll:
         self._restarts += 1
         sim.at(1 + sim.rng.randrange(500_000), None, self._start, replica, voters)
 
-    def _start(self, replica: Replica, voters: VoterSet) -> None:
+    def _start(self, replica: RaftMachine, voters: VoterSet) -> None:
         self._restarts -= 1
         replica.configured = voters
         replica.start_again()

@@ -13,11 +13,13 @@ from kraft_node.raft import events
 from kraft_node.raft.membership.voter_changes import why_not_upgrade
 from kraft_node.raft.messages import RemoveVoterRequest
 from kraft_node.raft.roles.states import Role
-from kraft_node.testing.raft.replica import PendingRequest
+from kraft_node.testing.raft.quorum import PendingRequest
 
 if TYPE_CHECKING:
-    from kraft_node.testing.raft.replica import Replica
-    from kraft_node.testing.raft.simulation import Simulation
+    from kraft_node.raft.membership.quorum import ReplicaKey
+    from kraft_node.raft.node import RaftNode
+    from kraft_node.testing.raft.network import Network
+    from kraft_node.testing.raft.quorum import RaftMachine, SimulatedQuorum
 
 LOOK_US: Final = 20_000
 """Interval between checks whether the moment has come."""
@@ -35,8 +37,18 @@ PATIENCE_US: Final = 6_000_000
 class Scenes:
     """Runs one scene at a time."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(
+        self,
+        sim: SimulatedQuorum,
+        network: Network,
+        may_lose_disk: Callable[[RaftMachine], bool],
+        dead_voters: Callable[[RaftNode], list[ReplicaKey]],
+    ) -> None:
+        """The functions of `RaftFaults`."""
         self._sim = sim
+        self._network = network
+        self._may_lose_disk = may_lose_disk
+        self._dead_voters = dead_voters
         self._number = 0
         self._until_us = 0
 
@@ -65,7 +77,7 @@ class Scenes:
             else:
                 self._when(moment, what, every_us)
 
-    def _a_leader(self) -> Replica | None:
+    def _a_leader(self) -> RaftMachine | None:
         leaders = [leader for leader in self._sim.leaders if leader.announced_epoch >= 0 and not leader.is_paused]
         return self._sim.rng.choice(leaders) if leaders else None
 
@@ -89,8 +101,8 @@ class Scenes:
         others = [sim.replicas[voter_id] for voter_id in voters[count:]]
         sim.note(f"{old.id}, a leader, is cut off with {sorted(with_it)}")
         self._begin()
-        sim.network.heal()
-        sim.network.split(with_it)
+        self._network.heal()
+        self._network.split(with_it)
         for replica in sim.replicas.values():
             replica.set_clock(800 if replica.id in with_it else 1200)
         epoch, end = old.node.epoch, sim.laws.end
@@ -100,13 +112,13 @@ class Scenes:
 
         def forget() -> None:
             able = [one for one in others if one.node is not None and one.node.high_watermark <= one.disk.durable.end]
-            able = [one for one in able if sim.faults.may_lose_disk(one)]
+            able = [one for one in able if self._may_lose_disk(one)]
             if able:
                 replica = sim.rng.choice(able)
                 sim.note(f"{replica.id} loses its disk, and reaches only {sorted(with_it)}")
                 replica.wipe()
                 replica.start()
-                sim.network.split({*with_it, replica.id})
+                self._network.split({*with_it, replica.id})
 
         self._when(is_past, forget)
 
@@ -119,11 +131,11 @@ class Scenes:
         if old is None or old.node is None or len(old.node.voters) < 5:
             return
         members = [sim.replicas[voter_id] for voter_id in old.node.voters.ids if voter_id in sim.replicas]
-        if any(r.node is None or r.is_paused or sim.faults.is_lost(r) for r in members):
+        if any(r.node is None or r.is_paused or r.is_lost for r in members):
             return
         sim.note(f"{old.id}, a leader, resigns; its successor shall lose the election")
         self._begin()
-        sim.network.heal()
+        self._network.heal()
         for replica in members:
             replica.slow_disk = False
         epoch = old.node.epoch
@@ -134,13 +146,13 @@ class Scenes:
             QUICK_LOOK_US,
         )
 
-    def _overtake(self, leader: Replica, members: list[Replica]) -> None:
+    def _overtake(self, leader: RaftMachine, members: list[RaftMachine]) -> None:
         """Elect a leader that stays unknown to all voters until another voter has become a candidate."""
         sim = self._sim
         sim.note(f"no node receives messages of {leader.id}, the new leader")
-        sim.network.split({leader.id})
+        self._network.split({leader.id})
 
-        def candidates() -> list[Replica]:
+        def candidates() -> list[RaftMachine]:
             found = [r for r in members if r.node is not None and r.node.role.role is Role.CANDIDATE]
             return [r for r in found if r.epoch > leader.epoch]
 
@@ -148,10 +160,10 @@ class Scenes:
             candidate = candidates()[0]
             voter = sim.rng.choice([r for r in members if r not in (leader, candidate)])
             sim.note(f"{candidate.id} campaigns, and only {voter.id} receives its requests")
-            sim.network.split({candidate.id, voter.id})
+            self._network.split({candidate.id, voter.id})
             for other in members:
                 if other is not leader:
-                    sim.network.close(leader, other)
+                    self._network.close(leader, other)
             self._when(
                 lambda: sim.laws.counted(candidate.epoch, voter.id, candidate.id),
                 lambda: self._forget_vote(leader, candidate, voter),
@@ -160,14 +172,14 @@ class Scenes:
 
         self._when(lambda: bool(candidates()), cut_off, QUICK_LOOK_US)
 
-    def _forget_vote(self, leader: Replica, candidate: Replica, voter: Replica) -> None:
+    def _forget_vote(self, leader: RaftMachine, candidate: RaftMachine, voter: RaftMachine) -> None:
         sim = self._sim
-        if not sim.faults.may_lose_disk(voter):
+        if not self._may_lose_disk(voter):
             return
         sim.note(f"{voter.id} has voted for {candidate.id}, loses its disk, and reaches all but {candidate.id}")
         voter.wipe()
         voter.start()
-        sim.network.split({candidate.id})
+        self._network.split({candidate.id})
 
         def hand_over() -> None:
             sim.note(f"{leader.id}, still the leader of the previous epoch, resigns")
@@ -183,14 +195,14 @@ class Scenes:
         leader = self._a_leader()
         if leader is None or leader.node is None or len(leader.node.voters) < 2:
             return
-        if sim.faults.dead_voters(leader.node):
+        if self._dead_voters(leader.node):
             return
         alone = sim.rng.random() < 0.5
         self._begin()
         request = RemoveVoterRequest(leader.key)
         if alone:
             sim.note(f"{leader.id}, a leader, is cut off")
-            sim.network.split({leader.id})
+            self._network.split({leader.id})
         else:
             sim.note(f"the disk of {leader.id} is slow")
             leader.slow_disk = True
@@ -205,11 +217,11 @@ class Scenes:
         if alone:
             self._when(is_stated, lambda: self._kill_alone(leader))
 
-    def _kill_alone(self, leader: Replica) -> None:
+    def _kill_alone(self, leader: RaftMachine) -> None:
         """Kill an isolated leader, and end the scene."""
         self._sim.note(f"{leader.id} is killed")
         leader.die(loud=False)
-        self._sim.network.cut.clear()
+        self._network.cut.clear()
         self._until_us = 0
 
     def upgrade(self) -> None:
@@ -219,7 +231,7 @@ class Scenes:
         if any(r.node is not None and r.node.voter_sets.kraft_version for r in sim.replicas.values()):
             return
         self._begin()
-        sim.network.heal()
+        self._network.heal()
         for replica in sim.replicas.values():
             if replica.node is None and not replica.disk.bad:
                 replica.start()
@@ -231,7 +243,7 @@ class Scenes:
             alone = len(node.voters) > 1 and sim.rng.random() < UPGRADES_ALONE
             if alone:
                 sim.note(f"{leader.id}, a leader, is cut off")
-                sim.network.split({leader.id})
+                self._network.split({leader.id})
             sim.note(f"a tool asks {leader.id} to raise kraft.version")
             leader.step(events.UpgradeVersion(node.epoch, 1))
             if not alone:
@@ -245,7 +257,7 @@ class Scenes:
         self._when(lambda: any(map(_can_upgrade, sim.leaders)), upgrade)
 
 
-def _can_upgrade(leader: Replica) -> bool:
+def _can_upgrade(leader: RaftMachine) -> bool:
     """Whether a leader would accept the upgrade, and no disk is being replaced."""
     node, sim = leader.node, leader.sim
     if node is None or leader.is_paused or leader.announced_epoch < 0 or node.voter_sets.kraft_version:
@@ -254,4 +266,4 @@ def _can_upgrade(leader: Replica) -> bool:
         return False
     voters = [sim.replicas[voter_id] for voter_id in node.voters.ids]
     reported = node.leader.reported
-    return all(reported[voter.id].key == voter.key and not sim.faults.is_lost(voter) for voter in voters)
+    return all(reported[voter.id].key == voter.key and not voter.is_lost for voter in voters)

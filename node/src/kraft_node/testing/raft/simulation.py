@@ -6,26 +6,22 @@ import heapq
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from random import Random
-from typing import Any, Final
+from typing import Final
 
 from kraft_node.raft import events
 from kraft_node.raft.config import RaftConfig
-from kraft_node.raft.log_view import LogView
-from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
-from kraft_node.raft.node import RaftNode
-from kraft_node.raft.roles.states import Role
+from kraft_node.raft.membership.quorum import Voter, VoterSet
 from kraft_node.testing.raft.driven import DrivenReplica
 from kraft_node.testing.raft.driven_voters import format_disk
 from kraft_node.testing.raft.faults import RaftFaults
-from kraft_node.testing.raft.laws import RaftLaws, require
+from kraft_node.testing.raft.laws import require
 from kraft_node.testing.raft.network import Network
+from kraft_node.testing.raft.quorum import RaftMachine, SimulatedQuorum
 from kraft_node.testing.raft.replica import Replica
 from kraft_node.testing.raft.roll import Roll
 from kraft_node.testing.raft.storage import BOOTSTRAP, EMPTY_CHAIN, Snapshot
 from kraft_node.testing.raft.story import Story, show
 
-CLUSTER: Final = "simulated"
 LIVENESS_ELECTION_TIMEOUTS: Final = 10
 """The bound for progress after everything has healed. Kafka promises no limit; this is our own requirement."""
 JOIN_US: Final = 6_000_000
@@ -39,24 +35,14 @@ DRIVEN_SHARE: Final = 0.15
 ROLLED_SHARE: Final = 0.6
 """The share of static quorums with voters that are changed one by one, by decision 4."""
 
-Item = tuple[int, int, Replica | None, int, Callable[..., None], tuple[Any, ...]]
 
-
-class Simulation:
+class Simulation(SimulatedQuorum):
     """Construct it and call `run(events)`; raises AssertionError naming the broken law."""
 
     def __init__(self, seed: int, story: Story | None = None) -> None:
-        self.seed = seed
-        self.rng = rng = Random(seed)
-        self.story = story
-        self.events = 0
-        self.digest = 0
-        self.now_us = 0
-        self.laws = RaftLaws()
-        self.network = Network(self)
-        self.config = RaftConfig()
-        self.tool_requests = 0
-        self.calm = False
+        super().__init__(seed, story)
+        rng = self.rng
+        self.network: Network = Network(self)
         self.proposals = 0
         voters, observers = rng.choice(VOTERS), rng.choice(OBSERVERS)
         self.is_dynamic = rng.random() < 0.4
@@ -65,118 +51,31 @@ class Simulation:
         self.snapshot_every = rng.choice((8, 20, 60, 1_000_000))
         self.propose_us = rng.choice((5_000, 50_000, 300_000))
         self.is_driven = rng.random() < DRIVEN_SHARE
-        """The processes are real drivers (`driven`), not bare cores."""
-        self.batches: dict[tuple[int, int], bytes] = {}
-        """Batches that drivers have written, by first offset and last chain value."""
         if self.is_driven:
             self.config = replace(self.config, fetch_snapshot_max_bytes=rng.choice((100, 1_000)))
         process = DrivenReplica if self.is_driven else Replica
-        self.replicas: dict[int, Replica] = {
-            node_id: process(self, node_id) for node_id in range(1, voters + observers + 1)
-        }
+        self.replicas = {node_id: process(self, node_id) for node_id in range(1, voters + observers + 1)}
         self.old_peers = {node_id for node_id in self.replicas if seed % 10 == 3 and node_id % 2}
-        """Replicas that know neither pre-votes nor lost disks, like Kafka 3.9 and older."""
         self.is_upgradable = not (self.is_dynamic or self.old_peers) and rng.random() < 0.4
-        """Whether static voters may become dynamic (kraft.version 0 to 1) at any time."""
         first = [self.replicas[node_id] for node_id in range(1, voters + 1)]
         # A driver finds dynamic voters only by their endpoints.
         named = self.is_driven and (self.is_dynamic or self.is_upgradable)
         self.voters = VoterSet(Voter(r.voter_key, r.own.endpoints if named else {}) for r in first)
-        """The initial voters; in a dynamic quorum, the log states the later voters."""
         is_static = not self.is_dynamic and not self.is_upgradable and not self.old_peers
-        self.roll = Roll(self) if is_static and voters > 1 and rng.random() < ROLLED_SHARE else None
+        self.roll = (
+            Roll(self, lambda: self.faults.scenes.is_playing)
+            if is_static and voters > 1 and rng.random() < ROLLED_SHARE
+            else None
+        )
         """Changes static voters by restarting one replica after another."""
-        self._queue: list[Item] = []
-        self._count = 0
-        self.faults = RaftFaults(self)
+        self.faults = RaftFaults(self, self.network, self.roll)
         self._target = self._target_epoch = -1
         """In calm: the offset that all replicas must reach, and the epoch of the leader that set it."""
         self._deadline_us = 0
         self._is_joining = False
         """In calm: all replicas follow, but not all have become voters yet."""
-        self.heals = self.mixed_heals = 0
-        """How often everything healed, and how often while replicas differed in their voters."""
-
-    # The core's environment.
-
-    def randrange(self, stop: int) -> int:
-        """A number from 0 to `stop` (excluded) from the seed, for the cores."""
-        return int(self.rng.random() * stop)
-
-    def random_bytes(self, count: int) -> bytes:
-        """`count` bytes from the seed, for the cores."""
-        return self.rng.randbytes(count)
-
-    def make_node(self, replica: Replica, log: LogView) -> RaftNode:
-        """The core of a starting process, made from the disk as the driver makes it."""
-        if self.is_dynamic or self.is_upgradable:
-            return self._make_dynamic(replica, log)
-        return RaftNode(
-            local=replica.key,
-            voters=replica.configured,
-            log=log,
-            state=replica.disk.state,
-            rng=self,
-            cluster_id=CLUSTER,
-            config=self.config,
-            is_amnesiac=self.is_amnesiac(replica),
-        )
-
-    def _make_dynamic(self, replica: Replica, log: LogView) -> RaftNode:
-        disk = replica.disk
-        first = replica.first_voters
-        newest = disk.snapshots[-1] if disk.snapshots else None
-        stated = disk.log.voter_sets()
-        if newest is not None and newest.voters is not None:
-            at = newest.id.end_offset - 1
-            stated = [(at, newest.voters), *[known for known in stated if known[0] > at]]
-        return RaftNode(
-            local=replica.key,
-            voters=first,
-            voter_sets=stated,
-            kraft_version=1 if stated or (self.is_dynamic and len(first)) else 0,
-            own=replica.own,
-            log=log,
-            state=disk.state,
-            rng=self,
-            cluster_id=CLUSTER,
-            config=self.config,
-            bootstrap_ids=self.voters.ids,
-            is_amnesiac=self.is_upgradable and not stated and self.is_amnesiac(replica),
-        )
-
-    def is_amnesiac(self, replica: Replica) -> bool:
-        """As in the driver: a voter of several without a quorum-state."""
-        voters = replica.configured
-        is_guarded = len(voters) > 1 and replica.id in voters and replica.id not in self.old_peers
-        return is_guarded and not replica.disk.has_state
-
-    def has_had(self, key: ReplicaKey, offset: int, chain: int) -> bool:
-        """Whether the voter's disk, present or replaced, has the log below `offset` with this chain value."""
-        return self.replicas[key.id].has_had(key.directory, offset, chain)
-
-    def counts_votes(self, candidate: int, epoch: int) -> bool:
-        """Whether votes of the epoch can make, or have made, the replica a leader."""
-        node = self.replicas[candidate].node
-        counting = node is not None and node.epoch == epoch and node.role.role is Role.CANDIDATE
-        return counting or self.laws.leaders.get(epoch) == candidate
-
-    def wall_ms(self, replica: Replica) -> int:
-        """The machine's calendar: milliseconds since the simulation's start and its jumps; may be negative."""
-        return self.now_us // 1000 + self.faults.wall_jumps_ms.get(replica.id, 0)
-
-    def note(self, what: str) -> None:
-        """Add a line to the story."""
-        if self.story is not None:
-            self.story.say(self, what)
-
-    # The queue.
-
-    def at(self, delay_us: int, replica: Replica | None, function: Callable[..., None], *args: Any) -> None:
-        """Call a function after a delay, unless the replica's process has ended by then."""
-        self._count += 1
-        life = 0 if replica is None else replica.life
-        heapq.heappush(self._queue, (self.now_us + delay_us, self._count, replica, life, function, args))
+        self.mixed_heals = 0
+        """How often everything healed while replicas differed in their voters."""
 
     def run(self, events_wanted: int) -> None:
         """Alternate chaos and calm until the core has processed this many events; end in calm."""
@@ -221,19 +120,6 @@ class Simulation:
                     continue
             self.now_us = at_us
             function(*args)
-
-    def thaw(self, replica: Replica, life: int) -> None:
-        """End a process's pause: run the events that have accumulated. An event loop that wakes late handles
-        descriptors first or timers first; within each kind the order is kept."""
-        if replica.life == life and replica.is_paused:
-            replica.is_paused = False
-            timers_rank = self.rng.choice((None, 0, 2))
-            if timers_rank is not None:
-                replica.frozen.sort(key=lambda item: timers_rank if replica.is_timer(item[4]) else 1)
-            for _, _, *what in replica.frozen:
-                self._count += 1
-                heapq.heappush(self._queue, (self.now_us, self._count, *what))
-            replica.frozen.clear()
 
     def _propose(self) -> None:
         """Clients: every replica that believes that it leads gets records."""
@@ -292,7 +178,7 @@ class Simulation:
         wanted = {replica.key for replica in self.replicas.values()}
         return wanted == {voter.key for leader in self.leaders if leader.node for voter in leader.node.voters}
 
-    def _has_followed(self, replica: Replica) -> bool:
+    def _has_followed(self, replica: RaftMachine) -> bool:
         node = replica.node
         return node is not None and replica.high_watermark >= self._target and not node.is_amnesiac
 
@@ -312,11 +198,6 @@ class Simulation:
                 )
                 stand.append(f"{replica.id} {role}{lost} in {node.epoch} at {replica.high_watermark}{voters}")
         return f"committed {self.laws.end}, wanted {self._target}: " + ", ".join(stand)
-
-    @property
-    def leaders(self) -> list[Replica]:
-        """The replicas that believe to lead."""
-        return [r for r in self.replicas.values() if r.node is not None and r.node.role.role is Role.LEADER]
 
     def summary(self) -> str:
         """The trace hash and the seed's properties, on one line."""

@@ -11,9 +11,8 @@ from kraft_protocol.ids import ZERO_UUID
 
 if TYPE_CHECKING:
     from kraft_node.raft.events import Event
+    from kraft_node.raft.node import RaftNode
     from kraft_node.raft.ready import Ready
-    from kraft_node.testing.raft.replica import Replica
-    from kraft_node.testing.raft.simulation import Simulation
 
 LINES_MAX: Final = 20_000
 """Enough for some thousand events; of a longer run the end is kept."""
@@ -28,19 +27,18 @@ class Story:
     def __init__(self) -> None:
         self.lines: deque[str] = deque(maxlen=LINES_MAX)
 
-    def say(self, sim: Simulation, what: str) -> None:
+    def say(self, now_us: int, what: str) -> None:
         """Add a line on an event that is no step of a core: a fault, a restart, a phase."""
-        self.lines.append(f"{sim.now_us / 1e6:9.4f} *** {what}")
+        self.lines.append(f"{now_us / 1e6:9.4f} *** {what}")
 
-    def add_step(self, replica: Replica, event: Event, ready: Ready) -> None:
-        """Add a step of a replica's core."""
-        node = replica.node
+    def add_step(
+        self, now_us: int, number: int, replica_id: int, node: RaftNode | None, event: Event, ready: Ready
+    ) -> None:
+        """Add a step of a replica's core: the event `number` of the simulation."""
         role = "" if node is None else f"{node.role.role.value} {node.epoch}"
         token: Any = getattr(event, "token", None)
         asker = f" by {token.asker.id}" if token is not None else ""
-        self.lines.append(
-            f"{replica.sim.now_us / 1e6:9.4f} #{replica.sim.events} {replica.id} ({role}): {show(event)}{asker}"
-        )
+        self.lines.append(f"{now_us / 1e6:9.4f} #{number} {replica_id} ({role}): {show(event)}{asker}")
         self.lines += [f"{'':14}{name}: {show(value)}" for name, value in ready.work() if name not in QUIET]
 
 
