@@ -279,12 +279,10 @@ def test_a_start_opens_the_copies_one_by_one(tmp_path: Path, monkeypatch: pytest
 
 def test_a_request_for_a_copy_that_a_start_has_not_reached_continues_its_move(tmp_path: Path) -> None:
     rig = make(tmp_path, partitions=3)
-    for index in range(3):
-        rig.produce("t", index)
     origins = [where(rig, index) for index in range(3)]
     for index, origin in enumerate(origins):
+        rig.produce("t", index)
         alter(rig, rig.dirs[1 - origin], "t", index)
-    rig.loop.run(1)
     rig.logs.release()
     again = make(tmp_path, image=rig.image)
     for index, origin in enumerate(origins):
@@ -292,8 +290,7 @@ def test_a_request_for_a_copy_that_a_start_has_not_reached_continues_its_move(tm
     again.run_up()
     again.loop.run(2000)
     assert [where(again, index) for index in range(3)] == origins
-    assert not again.broker.moves
-    assert not again.logs.futures.partitions()
+    assert not (again.broker.moves or again.logs.futures.partitions())
 
 
 @pytest.mark.parametrize("clean", [False, True])
