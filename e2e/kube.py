@@ -333,8 +333,9 @@ class Workload:
                 kubectl("exec", self.name, "-n", self.namespace, "--", "touch", "/tmp/stop")
                 until("the client ends", self._ended, 240)
                 log = self.log()
-                assert log.strip().endswith("}"), log
-                self.report = json.loads(log.strip().splitlines()[-1])
+                last = (log.strip().splitlines() or [""])[-1]
+                assert last.startswith("{"), log
+                self.report = json.loads(last)
         finally:
             self._remove()
 

@@ -91,12 +91,11 @@ class Producing:
         while not os.path.exists(STOP):
             try:
                 self._one(count % self.partitions)
+                count += 1
+                self._producer.poll(max(0.0, count / self.rate - (time.monotonic() - began)))
             except KafkaException as error:  # fatal: `_note_fatal` has the reason
                 self.failed.insert(0, str(error))
                 break
-            count += 1
-            ahead = count / self.rate - (time.monotonic() - began)
-            self._producer.poll(max(0.0, ahead))
         self._producer.flush(120)
 
     def _one(self, partition: int) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kraft_node.log import names
 from kraft_node.log.config import LONG_MAX
+from kraft_node.log.errors import LogDirDamaged
+from kraft_node.log.producers.recall import recall
 from kraft_node.log.producers.verification import VERIFIED, Guard
 from kraft_node.log.results import AppendInfo
 from kraft_node.log.runs import fitting, write_run
@@ -167,10 +169,23 @@ def check_producer(
             ErrorCode.INVALID_RECORD,
             f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
         )
-    known = log.producers.check(header, guard, internal=internal)
+    try:
+        known = log.producers.check(header, guard, internal=internal)
+    except KafkaError as e:
+        if e.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or not _is_recalled(log, header):
+            raise
+        known = log.producers.check(header, guard, internal=internal)
     if known is None:
         return None
     return AppendInfo(known.first_offset, known.last_offset, known.timestamp_ms, log.start_offset, is_duplicate=True)
+
+
+def _is_recalled(log: AppendedLog, header: BatchHeader) -> bool:
+    """Whether earlier batches of the producer, which its snapshot did not have, were found in the log."""
+    try:
+        return recall(log, header)
+    except (OSError, LogDirDamaged) as e:
+        raise log.unreadable(e) from e
 
 
 # --- checks ---

@@ -114,6 +114,10 @@ class AppendedLog(TransactionalLog, SettlingLog, WrittenLog, Protocol):
         """Report a write that failed. Returns the error for the caller."""
         ...
 
+    def unreadable(self, error: OSError | LogDirDamaged) -> KafkaError:
+        """Report a read that failed. Returns the error for the caller."""
+        ...
+
 
 class FlushedLog(StoredLog, SnapshotLog, Protocol):
     """For fsyncs (`flushing`). The meaning of each attribute is in `log.Log`."""

@@ -50,6 +50,7 @@ class ProducerEntry:
         "batches",
         "coordinator_epoch",
         "current_txn_first_offset",
+        "is_recalled",
         "last_timestamp_ms",
         "producer_epoch",
         "producer_id",
@@ -69,6 +70,8 @@ class ProducerEntry:
         self.coordinator_epoch = coordinator_epoch
         self.current_txn_first_offset = current_txn_first_offset
         self.batches: list[BatchMetadata] = []
+        self.is_recalled = False
+        """Whether the log was searched for batches that the snapshot did not have (`recall`)."""
 
     @property
     def last_sequence(self) -> int:
