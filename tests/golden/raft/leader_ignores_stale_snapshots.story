@@ -18,12 +18,13 @@ snapshots: 0:0,500:4,1000:5
     timer_ms: 3020
 > vote-answer 2 grants epoch=5
     state: QuorumState(epoch=6 leader_id=-1 voted=1/A)
-    after_state: Send(number=4 node_id=2 request=VoteRequest(epoch=6 candidate=1/A last_epoch=5 end_offset=1000 voter=2))
-    after_state: Send(number=5 node_id=3 request=VoteRequest(epoch=6 candidate=1/A last_epoch=5 end_offset=1000 voter=3))
     leader_changed: LeaderChanged(leader_id=-1 epoch=6)
-    timer_ms: 3250
+    timer_ms: None
 > state-written
     releases: True
+    message: Send(number=4 node_id=2 request=VoteRequest(epoch=6 candidate=1/A last_epoch=5 end_offset=1000 voter=2))
+    message: Send(number=5 node_id=3 request=VoteRequest(epoch=6 candidate=1/A last_epoch=5 end_offset=1000 voter=3))
+    timer_ms: 3250
 > vote-answer 2 grants epoch=6
     append: AppendLeaderChange(offset=1000 epoch=6 voters=[1 2 3] granting=[1 2])
     state: QuorumState(epoch=6 leader_id=1 voted=1/A)

@@ -5,14 +5,12 @@ end: 30
 > start
     state: QuorumState(epoch=5 leader_id=-1 voted=1/A)
     leader_changed: LeaderChanged(leader_id=-1 epoch=5)
-    timer_ms: 1500
 > state-written
     append: AppendLeaderChange(offset=30 epoch=5 voters=[1] granting=[1])
     releases: True
     state: QuorumState(epoch=5 leader_id=1 voted=1/A)
     flush: 31
     leader_changed: LeaderChanged(leader_id=1 epoch=5)
-    timer_ms: None
 > state-written
     releases: True
 > flushed 31

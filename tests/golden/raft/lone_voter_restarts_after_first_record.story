@@ -6,14 +6,12 @@ end: 11
 > start
     state: QuorumState(epoch=3 leader_id=-1 voted=1/A)
     leader_changed: LeaderChanged(leader_id=-1 epoch=3)
-    timer_ms: 1500
 > state-written
     append: AppendLeaderChange(offset=11 epoch=3 voters=[1] granting=[1])
     releases: True
     state: QuorumState(epoch=3 leader_id=1 voted=1/A)
     flush: 12
     leader_changed: LeaderChanged(leader_id=1 epoch=3)
-    timer_ms: None
 > flushed 12
     committed: 12
     became_leader: 3

@@ -2,14 +2,12 @@
 > start
     state: QuorumState(epoch=1 leader_id=-1 voted=1/A)
     leader_changed: LeaderChanged(leader_id=-1 epoch=1)
-    timer_ms: 1500
 > state-written
     append: AppendLeaderChange(offset=0 epoch=1 voters=[1] granting=[1])
     releases: True
     state: QuorumState(epoch=1 leader_id=1 voted=1/A)
     flush: 1
     leader_changed: LeaderChanged(leader_id=1 epoch=1)
-    timer_ms: None
 > state-written
     releases: True
 > flushed 1

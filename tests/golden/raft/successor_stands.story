@@ -13,11 +13,13 @@ end: 3
     message: Send(number=3 node_id=3 request=VoteRequest(epoch=6 candidate=1/A last_epoch=6 end_offset=3 pre_vote=True voter=3))
 > vote-answer 3 grants epoch=6
     state: QuorumState(epoch=7 leader_id=-1 voted=1/A)
-    after_state: Send(number=4 node_id=2 request=VoteRequest(epoch=7 candidate=1/A last_epoch=6 end_offset=3 voter=2))
-    after_state: Send(number=5 node_id=3 request=VoteRequest(epoch=7 candidate=1/A last_epoch=6 end_offset=3 voter=3))
     leader_changed: LeaderChanged(leader_id=-1 epoch=7)
+    timer_ms: None
 > state-written
     releases: True
+    message: Send(number=4 node_id=2 request=VoteRequest(epoch=7 candidate=1/A last_epoch=6 end_offset=3 voter=2))
+    message: Send(number=5 node_id=3 request=VoteRequest(epoch=7 candidate=1/A last_epoch=6 end_offset=3 voter=3))
+    timer_ms: 250
 > vote-answer 3 grants epoch=7
     append: AppendLeaderChange(offset=3 epoch=7 voters=[1 2 3] granting=[1 3])
     state: QuorumState(epoch=7 leader_id=1 voted=1/A)
