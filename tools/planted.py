@@ -88,15 +88,18 @@ def try_bug(bug: Bug) -> Outcome:
         simulator, seeds = SIMULATORS[bug.simulator]
         pytest = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
         command = [*pytest, *bug.catch] if bug.catch else [*simulator, "--seeds", str(seeds)]
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": _paths(copy.parent), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": _paths(copy.parent), "PYTHONDONTWRITEBYTECODE": "1"},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Outcome(bug, False, f"no verdict within {TIMEOUT_S} s", time.monotonic() - begun)
     found = re.search(r"^(seed \d+: .*|E .*Error.*|FAILED .*)$", done.stdout, re.MULTILINE)
     caught = done.returncode == 1 and found is not None
     match = re.match(r"seed (\d+):", found.group(1)) if found else None
