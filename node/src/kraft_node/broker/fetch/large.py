@@ -177,7 +177,7 @@ def rounds(fetch: WaitingFetch) -> Generator[None, None, Any]:
             found = yield from _round(fetch)
             if found is None:
                 break
-            if found.cold:
+            if found.cold and not fetch.goes_without(found):
                 fetch.warm(found)
                 break
             if fetch.is_late or fetch.is_enough(found):

@@ -44,11 +44,13 @@ Prefer: TypeAlias = Callable[[Partition, int, str], int]
 class Collected:
     """The rows read for one fetch, and the facts that decide whether they are answered now."""
 
-    __slots__ = ("cold", "filled", "immediate", "rows", "size_bytes", "unanswerable", "wrong_leader")
+    __slots__ = ("cold", "filled", "immediate", "put_off", "rows", "size_bytes", "unanswerable", "wrong_leader")
 
     def __init__(self) -> None:
         self.cold: list[ColdRead] = []
         """The data that lanes must read first. While there is any, rows are missing, and all are read again."""
+        self.put_off: list[FetchPartition] = []
+        """The partitions that need it."""
         self.rows: list[Row] = []
         self.filled = 0
         """Rows with records."""
@@ -107,6 +109,7 @@ def collect(
                 limit.record(partition.topic, partition.index, _length(row.records))
         except ColdRead as cold:
             found.cold.append(cold.with_traceback(None))  # its frames would keep the file open if it is deleted
+            found.put_off.append(wanted)
             remaining = max(remaining - room, 0)
             continue
         except KafkaError as error:
@@ -212,14 +215,7 @@ def _read(
             wanted.log_start_offset,
             names_epoch=wanted.leader_epoch != UNKNOWN,
         )
-    row = FetchResponse.PartitionData(
-        partition_index=wanted.index,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.start_offset,
-        aborted_transactions=[] if isolation == READ_COMMITTED else None,
-        records=NO_RECORDS,
-    )
+    row = _empty(wanted, partition, isolation)
     if parted is not None:
         row.diverging_epoch = FetchResponse.EpochEndOffset(parted.epoch, parted.end_offset)
         return row
@@ -239,6 +235,27 @@ def _read(
             ]
         partition.bytes_out += size
     return row
+
+
+def _empty(wanted: FetchPartition, partition: Partition, isolation: int) -> Any:
+    """A row without records."""
+    log = partition.log
+    return FetchResponse.PartitionData(
+        partition_index=wanted.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.start_offset,
+        aborted_transactions=[] if isolation == READ_COMMITTED else None,
+        records=NO_RECORDS,
+    )
+
+
+def add_put_off(found: Collected, replicas: ReplicaManager, isolation: int) -> None:
+    """Add rows without records for the partitions that lanes still read: some answers must name each partition."""
+    for wanted in found.put_off:
+        partition = replicas.peek(wanted.key)
+        if partition is not None:
+            found.rows.append((wanted, _empty(wanted, partition, isolation)))
 
 
 def _what_became_of(topic: str, index: int, replicas: ReplicaManager) -> ErrorCode:

@@ -32,6 +32,8 @@ WAITING_MAX: Final = 20_000
 answered at once with the available data; for the client this is a short wait."""
 
 
+COLD_WAIT_MS: Final = 500
+"""After this time a late fetch is answered without the data that lanes still read."""
 COLD_ROUNDS_MAX: Final = 32
 """After so many rounds a fetch waits for the disk: memory is so short that the kernel evicts the data that lanes have
 read. A look-up in the largest index needs about ten."""
@@ -93,6 +95,7 @@ class WaitingFetch:
         "all_rows",
         "clock",
         "cold_rounds",
+        "cold_since_ms",
         "ctx",
         "done",
         "handler",
@@ -106,6 +109,7 @@ class WaitingFetch:
         "scheduled",
         "session",
         "timer",
+        "warming",
     )
 
     def __init__(
@@ -138,6 +142,10 @@ class WaitingFetch:
         self.is_late = False
         self.cold_rounds = 0
         """How often lanes have read data for it that was not in memory."""
+        self.cold_since_ms = 0
+        """When they began."""
+        self.warming = False
+        """Whether they are reading."""
         self.done = False
 
     @property
@@ -184,14 +192,40 @@ class WaitingFetch:
         """
         handler = self.handler
         reader.take_back(self.session, found, handler.replicas, handler.quota)
-        self.cold_rounds += 1
         self.scheduled = True
+        if self.warming:
+            return
+        self.warming = True
+        if not self.cold_rounds:
+            self.cold_since_ms = handler.clock.monotonic_ms()
+            handler.scheduler.call_later(COLD_WAIT_MS, self._look_without)
+        self.cold_rounds += 1
         if self.timer is None:
             self.begin(max(max_wait_ms, 0))
         bring_in(handler.disk, handler.background, found.cold, self._warmed)
 
+    def goes_without(self, found: reader.Collected) -> bool:
+        """Whether to answer without the data that lanes still read: the fetch is late, and others have records.
+
+        Otherwise one partition on a slow disk would hold up all that are in memory.
+        """
+        if not found.size_bytes or not self._may_go_without():
+            return False
+        if self.all_rows:
+            reader.add_put_off(found, self.handler.replicas, self.isolation)
+        return True
+
+    def _may_go_without(self) -> bool:
+        waited_ms = self.handler.clock.monotonic_ms() - self.cold_since_ms
+        return self.is_late and self.cold_rounds > 0 and waited_ms >= COLD_WAIT_MS
+
+    def _look_without(self) -> None:
+        """Lanes take long: see what can be read without them."""
+        if self.warming and not self.done and len(self.wanted) <= ROWS and self._may_go_without():
+            self.handler.turns.add(self._turn)
+
     def _warmed(self) -> None:
-        self.scheduled = False
+        self.warming = self.scheduled = False
         if not self.done:
             self._wake()
 
@@ -244,7 +278,7 @@ class WaitingFetch:
             wanted.watch(partition, self.isolation, self._patience())
 
     def _wake(self) -> None:
-        """Read again in a turn: thousands of fetches may wait for one partition."""
+        """Read again in a turn, unless lanes are reading: thousands of fetches may wait for one partition."""
         if not self.scheduled:
             self.scheduled = True
             self.handler.turns.add(self._turn)
@@ -265,7 +299,7 @@ class WaitingFetch:
         except BaseException:
             self.abandon()
             raise
-        if found.cold:
+        if found.cold and not self.goes_without(found):
             self.warm(found)
             return None
         if self.is_late or self.is_enough(found):
@@ -278,6 +312,7 @@ class WaitingFetch:
         if not self.done:
             self.is_late = True
             self._end_patience()
+            self._look_without()
             self._wake()
 
     def shorten_wait(self) -> None:
