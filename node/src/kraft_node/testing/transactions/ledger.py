@@ -96,6 +96,10 @@ class Ledger:
         """By transactional id."""
         self._owners: dict[tuple[int, int], str] = {}
         """Producers by id and epoch."""
+        self._requested: dict[int, int] = {}
+        """By producer id of a transactional id: when a new producer last sent a request that was answered with it."""
+        self._received: dict[int, int] = {}
+        """By producer id of a transactional id: when a producer first received it."""
 
     @property
     def _event(self) -> int:
@@ -103,13 +107,22 @@ class Ledger:
 
     # -- producers
 
-    def begun(self, who: str, transactional_id: str | None, producer_id: int, epoch: int, *, first: bool) -> None:
-        """A producer got an id and an epoch; `first`: for its first time, so that earlier producers are fenced."""
+    def begun(
+        self, who: str, transactional_id: str | None, producer_id: int, epoch: int, *, requested: int, first: bool
+    ) -> None:
+        """A producer got an id and an epoch; `first`: for its first time, so that earlier producers are fenced.
+
+        `requested`: when the request was sent; the last attempt, which is the one that was answered.
+        """
         owner = self._owners.setdefault((producer_id, epoch), who)
         if owner != who:
             self.checker.broken("fence", who, f"got producer id {producer_id} epoch {epoch}, which {owner} has")
-        if transactional_id is None or not first:
+        if transactional_id is None:
             return
+        self._received.setdefault(producer_id, self._event)
+        if not first:
+            return
+        self._requested[producer_id] = max(requested, self._requested.get(producer_id, -1))
         self._begun[transactional_id].append(_Begun(self._event, who, producer_id, epoch))
 
     def transaction(self, name: str, transactional_id: str | None, producer_id: int, epoch: int) -> SentTransaction:
@@ -159,17 +172,26 @@ class Ledger:
         """Report a step that a producer began after a newer producer had got its epoch."""
         if transaction.transactional_id is None:
             return
-        begun, own = self._begun[transaction.transactional_id], transaction.name.rpartition(":")[0]
-        since = max((number for number, one in enumerate(begun) if one.who == own), default=-1)
-        for number, newer in enumerate(begun):
+        own = transaction.name.rpartition(":")[0]
+        for newer in self._begun[transaction.transactional_id]:
             if newer.producer_id == transaction.producer_id:
                 is_newer = newer.epoch > transaction.epoch
             else:
-                is_newer = number > since
+                is_newer = self._replaces(newer.producer_id, transaction.producer_id)
             if is_newer and newer.event < event and newer.who != own:
                 text = f"{transaction.name} of epoch {transaction.epoch} {what} after {newer.who} had {newer.epoch}"
                 self.checker.broken("zombie", where, text)
                 return
+
+    def _replaces(self, producer_id: int, former: int) -> bool:
+        """Whether a transactional id certainly got `producer_id` after `former`.
+
+        A transactional id never returns to a former producer id. So one pair of requests proves the order of all: a new
+        producer requested `producer_id` after some producer had received `former`. The order in which producers receive
+        their ids proves nothing: a paused process may read an old answer after its successor began.
+        """
+        received = self._received.get(former)
+        return received is not None and self._requested.get(producer_id, -1) >= received
 
     # -- readers
 

@@ -83,6 +83,8 @@ class ProducerProcess:
         self._sequences: dict[tuple[str, int], int] = {}
         self._count = 0
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._requested = -1
+        """When the last request to a coordinator was sent."""
         self._must_bump = False
         """Whether a batch has an unknown outcome: the epoch must be bumped before the next transaction."""
         self.current: SentTransaction | None = None
@@ -97,6 +99,7 @@ class ProducerProcess:
             node = self._coordinators.get((kind, key))
             if node is None:
                 node = self._coordinators[kind, key] = await self.session.coordinator(key, kind)
+            self._requested = self.session.world.events
             answer = await self.session.request(node, api_key, version, request)
             if answer is None:
                 self._note(f"{api_key.name.lower()} {version}: no answer")
@@ -153,7 +156,10 @@ class ProducerProcess:
             await self.session.sleep(PAUSE_MS)
 
     def _adopt(self, producer_id: int, epoch: int, *, first: bool = False) -> None:
-        self.ledger.begun(self.session.name, self.transactional_id, producer_id, epoch, first=first)
+        requested = self._requested
+        self.ledger.begun(
+            self.session.name, self.transactional_id, producer_id, epoch, requested=requested, first=first
+        )
         self._producer_id, self._epoch = producer_id, epoch
         self._sequences.clear()
 
