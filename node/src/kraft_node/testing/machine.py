@@ -202,9 +202,9 @@ class SimMachine:
         self.disk.die_after(operations)
 
     def cancel_death(self) -> None:
-        """Cancel `die_within`."""
+        """Cancel `die_within`, and wake a process that hangs."""
         self.disk.on_death = None
-        self.host.paused_until_ms = 0.0
+        self.host.wake()
 
     def lose_power(self) -> Durable:
         """Cut the power: unsynced writes are kept, lost or torn. Returns the durable state."""
@@ -302,7 +302,7 @@ class SimMachine:
 
     def blocked(self, duration_ms: float) -> None:
         """Block the process for a while (SIGSTOP, or a disk that hangs under the loop)."""
-        self.host.paused_until_ms = self.world.now_ms + duration_ms
+        self.host.pause(duration_ms)
         # Derived from the time: another draw would change the runs of all seeds.
         self.host.wakes_to_io = bool(int(self.host.paused_until_ms * 1000) & 1)
         self.world.note(self.name, f"is blocked for {duration_ms:.0f} ms")

@@ -64,11 +64,13 @@ class ProcessDied(BaseException):
 class SimTimer:
     """A call in the queue (`base.env.Timer`)."""
 
-    __slots__ = ("args", "by_scheduler", "function", "host", "life")
+    __slots__ = ("args", "by_scheduler", "function", "host", "is_put_off", "life")
 
     def __init__(self, function: Callable[..., None], args: tuple[Any, ...], host: SimHost | None) -> None:
         self.by_scheduler = False
         """Whether the process scheduled it; otherwise it comes from the network or a background job."""
+        self.is_put_off = False
+        """Whether its time has come while its host was paused."""
         self.function: Callable[..., None] | None = function
         self.args = args
         self.host = host
@@ -117,6 +119,14 @@ class World:
         heapq.heappush(self._queue, (self.now_ms + max(0.0, delay_ms), self._sequence, timer))
         return timer
 
+    def bring_forward(self, host: SimHost) -> None:
+        """Let the events that the host's pause has put off run now, in their order, before all later events."""
+        self._queue = [
+            (self.now_ms if timer.host is host and timer.is_put_off else moment, sequence, timer)
+            for moment, sequence, timer in self._queue
+        ]
+        heapq.heapify(self._queue)
+
     def step(self) -> bool:
         """Run the next event; False without an event."""
         while self._queue:
@@ -127,6 +137,7 @@ class World:
             if host is not None and host.paused_until_ms > moment:
                 behind = AFTER_IO if timer.by_scheduler and host.wakes_to_io else 0
                 heapq.heappush(self._queue, (host.paused_until_ms, sequence + behind, timer))
+                timer.is_put_off = True
                 continue
             self.now_ms = moment
             self.events += 1
@@ -198,6 +209,16 @@ class SimHost:
             net=net,
             boot_id=f"boot-{getattr(self.disk, 'boots', 1)}",  # a power loss of this disk is a reboot
         )
+
+    def pause(self, duration_ms: float) -> None:
+        """Run no event here for this time. A longer pause that has begun does not get shorter."""
+        self.paused_until_ms = max(self.paused_until_ms, self.world.now_ms + duration_ms)
+
+    def wake(self) -> None:
+        """End a pause. The events that wait run at once, so later bytes of a connection do not overtake them."""
+        if self.paused_until_ms > self.world.now_ms:
+            self.paused_until_ms = 0.0
+            self.world.bring_forward(self)
 
     def end_life(self) -> None:
         """Drop all events of the process."""

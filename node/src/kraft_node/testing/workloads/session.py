@@ -65,7 +65,7 @@ class ClusterSession:
 
     def pause(self, duration_ms: float) -> None:
         """Stop the client's process for this time."""
-        self.host.paused_until_ms = self.world.now_ms + duration_ms
+        self.host.pause(duration_ms)
 
     def sleep(self, duration_ms: float) -> Moment[None]:
         """A moment to await, `duration_ms` milliseconds from now; later if the client's host is paused then."""
