@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.testing.groups.classic import ClassicMember
 from kraft_node.testing.groups.member import SimulatedMember, Ways
 from kraft_node.testing.groups.ownership import Ownership
-from kraft_node.testing.groups.stability import coordinating, unstable
+from kraft_node.testing.groups.stability import coordinating, existing, unstable
 
 if TYPE_CHECKING:
     from kraft_node.testing.cluster_scenario import ClusterScenario
@@ -123,14 +123,22 @@ class GroupClients:
             checker.broken("settled", "cluster", f"{STABLE_MAX_MS / 1000:.0f} s after all faults {why}")
 
     def unstable(self) -> str | None:
-        """Why not all groups are stable."""
+        """Why not all groups are stable.
+
+        The newest metadata names the partitions, not the operator who adds them: a broker may forward its last request
+        again after the operator has given up.
+        """
+        image = self._scenario.troubles._newest_image()
+        partitions = {} if image is None else existing(image.topics, self._counts)
+        if len(partitions) < sum(self._counts.values()):
+            return f"the metadata has {len(partitions)} of {sum(self._counts.values())} partitions"
         newest_epoch = self._scenario.laws.newest_epoch
         for group in self.ownerships:
             shards = [coordinating(machine, group, newest_epoch) for machine in self._scenario.cluster.brokers]
             shard = next((one for one in shards if one is not None), None)
             if shard is None:
                 return f"{group} has no coordinator"
-            why = unstable(shard.machine, group, sum(self._counts.values()))
+            why = unstable(shard.machine, group, partitions)
             if why is not None:
                 return why
         return None

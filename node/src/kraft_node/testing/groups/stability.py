@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kraft_node.broker.coordinators.group.classic import ClassicState
 from kraft_node.broker.coordinators.group.consumer.group import GroupState
 from kraft_node.broker.coordinators.runtime.shard import Phase, RuntimeShard
 from kraft_protocol.errors import KafkaError
+from kraft_protocol.ids import Uuid, uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from kraft_node.broker.coordinators.group.shard import Shard
+    from kraft_node.metadata.partitions import Topic
     from kraft_node.partition.partition import Partition
     from kraft_node.testing.machine import SimMachine
+
+Held: TypeAlias = tuple[Uuid, int]
+"""The id of a topic and the number of a partition."""
 
 
 def coordinating(
@@ -35,8 +40,19 @@ def coordinating(
     return shard if newest_epoch(leader) <= shard.epoch else None
 
 
-def unstable(shard: Shard, group: str, partitions: int) -> str | None:
-    """Why the group, which has members, is not stable; None if it is."""
+def existing(topics: Iterable[Topic], names: Iterable[str]) -> dict[Held, str]:
+    """The partitions of the topics with these names, with a name for messages."""
+    wanted = frozenset(names)
+    return {
+        (topic.id, number): f"{topic.name}-{number}"
+        for topic in topics
+        if topic.name in wanted
+        for number in range(len(topic))
+    }
+
+
+def unstable(shard: Shard, group: str, partitions: Mapping[Held, str]) -> str | None:
+    """Why the group, which has members, is not stable; None if it is. Its members read exactly these partitions."""
     consumers = shard.consumers.get(group)
     if consumers is None:
         classic = shard.groups.get(group)
@@ -46,5 +62,9 @@ def unstable(shard: Shard, group: str, partitions: int) -> str | None:
     if consumers.state is not GroupState.STABLE:
         held = {member: current.epoch for member, current in consumers.current.items()}
         return f"{group} is {consumers.state.value} at {consumers.epoch}, target {consumers.target_epoch.epoch}: {held}"
-    owned = sum(len(numbers) for numbers in consumers.owners.values())
-    return None if owned == partitions else f"the members of {group} own {owned} of {partitions} partitions"
+    owned = {(topic, number) for topic, numbers in consumers.owners.items() for number in numbers}
+    free = sorted(name for held, name in partitions.items() if held not in owned)
+    gone = sorted(f"{uuid_text(topic)}-{number}" for topic, number in owned - partitions.keys())
+    if free or gone:
+        return f"the members of {group} lack {free}, and own {gone}, which do not exist"
+    return None
