@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.base.config.resources import BROKER_RESOURCE, TOPIC_RESOURCE
+from kraft_node.controller.settings import cleared_elrs
 from kraft_node.metadata.features import ELR_VERSION, METADATA_VERSION
+from kraft_protocol.errors import KafkaError
 from kraft_protocol.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, Uuid
-from kraft_protocol.wire.messages import UpdateFeaturesRequest
+from kraft_protocol.wire.messages import IncrementalAlterConfigsRequest, UpdateFeaturesRequest
 from kraft_protocol.wire.stored import FeatureLevelRecord
 from tests.unit.controller.harness import Quorum, directory
 from tests.unit.controller.test_partitions import alter, assign, reassign, set_config
@@ -277,3 +279,19 @@ def test_a_partition_with_a_leader_loses_its_eligible_replicas_when_the_minimum_
     set_config(quorum, TOPIC_RESOURCE, "foo", "min.insync.replicas", "1")
     state = quorum.partition("foo")
     assert (state.leader, state.isr, state.elr) == (3, (3,), ())
+
+
+def test_the_minimum_isr_does_not_change_while_very_many_partitions_have_no_leader(
+    elr_quorum: Quorum, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their candidates do not fit into the operation, and the plan must not walk over all of them."""
+    quorum = elr_quorum
+    quorum.create("bar", [[1, 2, 3]] * 3)
+    for broker in (1, 2, 3):
+        quorum.heartbeat(broker, want_fence=True)
+    monkeypatch.setattr(cleared_elrs, "RECORDS_PER_USER_OPERATION_MAX", 2)
+    request = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="bar")
+    request.configs = [IncrementalAlterConfigsRequest.AlterableConfig(name="min.insync.replicas", value="1")]
+    with pytest.raises(KafkaError, match="more than 2 partitions have no leader"):
+        quorum.controller.configs.alter_incrementally(IncrementalAlterConfigsRequest(resources=[request]))
+    assert quorum.partition("bar").elr == (2, 3)

@@ -8,6 +8,7 @@ import pytest
 
 from kraft_node.log.checkpoints.offsets import column_of
 from kraft_node.log.config import LogConfig
+from kraft_node.log.manager import futures
 from kraft_node.log.manager.log_manager import LogManager
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.records.batch import Record
@@ -34,6 +35,31 @@ def start_with_lanes(node: Node, config: LogConfig = DELETE) -> LogManager:
     manager = node.start(lambda _: config)
     manager.recovery.inline_bytes_max = 0
     return manager
+
+
+def assert_copied_anew(node: Node, records: list[Record]) -> None:
+    """The copy is gone, nothing else is, and another one gets all records."""
+    assert not node.failures
+    with contextlib.suppress(KafkaError):  # a lane opens the log first
+        node.manager.get("t", 0)
+    node.rest(1000)
+    again, copy = resumed(node)
+    assert all_records(again) == all_records(copy) == records
+
+
+def test_a_copy_that_waits_for_its_lane_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its move asks twenty times a second, and each look listed its files on the loop."""
+    node, _ = killed_during_a_copy()
+    manager = start_with_lanes(node)
+    with refused(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        manager.get("t", 0)
+    monkeypatch.setattr(manager.recovery, "open_copy", lambda *_: False)
+    looks: list[str] = []
+    monkeypatch.setattr(futures, "scan_bytes", lambda _disk, path, _point: looks.append(path) or 1)
+    for _ in range(3):
+        with refused(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            manager.futures.get("t", 0)
+    assert len(looks) == 1
 
 
 def test_a_long_copy_is_opened_in_a_lane() -> None:
@@ -76,12 +102,7 @@ def test_a_copy_that_is_deleted_while_a_lane_opens_it_stays_deleted() -> None:
     manager.futures.delete("t", 0)
     node.rest(1000)
     assert manager.futures.get("t", 0) is None
-    assert not node.failures
-    with contextlib.suppress(KafkaError):
-        manager.get("t", 0)
-    node.rest(1000)
-    again, copy = resumed(node)
-    assert all_records(again) == all_records(copy) == records
+    assert_copied_anew(node, records)
 
 
 @pytest.mark.parametrize("clean", [False, True])
@@ -110,9 +131,4 @@ def test_a_copy_that_a_lane_finds_damaged_is_removed() -> None:
         manager.futures.get("t", 0)
     node.rest(200)
     assert manager.futures.get("t", 0) is None
-    assert not node.failures
-    with contextlib.suppress(KafkaError):
-        manager.get("t", 0)
-    node.rest(1000)
-    _, copy = resumed(node)
-    assert all_records(copy) == records
+    assert_copied_anew(node, records)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kraft_node.base.env import ColdRead
 from kraft_node.broker.fetch.session import UNKNOWN, FetchPartition, FetchSession, topic_fields
-from kraft_node.partition.isolation import READ_COMMITTED
+from kraft_node.partition.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from kraft_node.partition.manager import ReplicaManager
 from kraft_node.partition.partition import Partition
 from kraft_protocol.buffers import FileSlice
@@ -180,16 +180,9 @@ def _length(records: Any) -> int:
 
 def _elsewhere(wanted: FetchPartition, partition: Partition, replica: int) -> Any:
     """A row that only names the replica to read from."""
-    log = partition.log
-    return FetchResponse.PartitionData(
-        partition_index=wanted.index,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.start_offset,
-        aborted_transactions=None,
-        preferred_read_replica=replica,
-        records=NO_RECORDS,
-    )
+    row = _empty(wanted, partition, READ_UNCOMMITTED)
+    row.preferred_read_replica = replica
+    return row
 
 
 def _read(

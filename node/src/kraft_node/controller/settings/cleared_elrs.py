@@ -8,12 +8,14 @@ a broker returns, so it keeps the candidates that the new minimum allows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from kraft_node.base.config.resources import TOPIC_RESOURCE
 from kraft_node.controller.settings.features import MIN_ISR
-from kraft_node.controller.state.controller_state import ControllerState
+from kraft_node.controller.state.controller_state import RECORDS_PER_USER_OPERATION_MAX, ControllerState
 from kraft_node.metadata.partitions import Brokers, PartitionState
+from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire.stored import ClearElrRecord, ConfigRecord, PartitionChangeRecord
 
 UNKNOWN: Final = 1
@@ -21,7 +23,8 @@ UNKNOWN: Final = 1
 
 
 def cleared_elrs(cluster: ControllerState, records: Sequence[ConfigRecord]) -> list[Any]:
-    """The records that follow configuration records."""
+    """The records that follow configuration records. Raises POLICY_VIOLATION while very many partitions are without a
+    leader."""
     if not cluster.elr_enabled:
         return []
     minimums = {
@@ -29,7 +32,16 @@ def cleared_elrs(cluster: ControllerState, records: Sequence[ConfigRecord]) -> l
         for record in records
         if record.name == MIN_ISR
     }
-    return [*(ClearElrRecord(topic_name=name) for name in minimums), *(_kept(cluster, minimums) if minimums else ())]
+    if not minimums:
+        return []
+    kept = list(islice(_kept(cluster, minimums), RECORDS_PER_USER_OPERATION_MAX + 1))
+    if len(kept) > RECORDS_PER_USER_OPERATION_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{MIN_ISR} cannot change while more than {RECORDS_PER_USER_OPERATION_MAX} partitions have no leader: "
+            "their eligible replicas would be lost",
+        )
+    return [*(ClearElrRecord(topic_name=name) for name in minimums), *kept]
 
 
 def _minimum(value: str | None) -> int:

@@ -68,7 +68,7 @@ class MovedLogs(LogTable, Protocol):
 
 
 class _Future:
-    __slots__ = ("apart", "directory", "in_lane", "log", "on_loop", "path", "proven", "replaced")
+    __slots__ = ("apart", "directory", "in_lane", "is_long", "log", "path", "proven", "replaced")
 
     def __init__(self, directory: Directory, path: str, *, proven: bool) -> None:
         self.directory = directory
@@ -83,8 +83,8 @@ class _Future:
         """The open copy; if it is not proven, its truncation goes on."""
         self.in_lane = False
         """Whether a lane is opening it."""
-        self.on_loop = False
-        """Whether it must be opened on the loop: opening it changes the directory's checkpoints."""
+        self.is_long: bool | None = None
+        """Whether a lane must open it; None: not looked yet. Those who wait ask often, and a look lists its files."""
 
 
 class Futures:
@@ -258,17 +258,17 @@ class Futures:
 
     def _needs_lane(self, found: _Future, topic: str, partition: int) -> bool:
         """Whether the copy has too many files to list here, or too much must be scanned. Raises KafkaError."""
-        if found.in_lane or found.on_loop:
-            return found.in_lane
-        found.directory.check()
-        recovery, disk = self._manager.recovery, self._manager.env.disk
-        try:
-            if disk.size(found.path) > recovery.inline_names_bytes:
-                return True
+        if found.is_long is None:
+            found.directory.check()
+            recovery, disk = self._manager.recovery, self._manager.env.disk
             point = found.directory.promised(topic, partition)
-            return not found.proven and scan_bytes(disk, found.path, point) > recovery.inline_bytes_max
-        except OSError as e:
-            raise found.directory.fail(e) from e
+            try:
+                found.is_long = disk.size(found.path) > recovery.inline_names_bytes or (
+                    not found.proven and scan_bytes(disk, found.path, point) > recovery.inline_bytes_max
+                )
+            except OSError as e:
+                raise found.directory.fail(e) from e
+        return found.is_long
 
     def _open_in_lane(self, found: _Future, topic: str, partition: int) -> None:
         """Have a lane open the copy, unless it is busy: the caller tries again, and then `_open` finds the log."""
@@ -278,8 +278,9 @@ class Futures:
             if self._found.get((topic, partition)) is not found or not found.directory.online:
                 return
             if isinstance(result, BaseException):
-                found.on_loop = isinstance(result, OnLoop)
-                if not isinstance(result, OnLoop | ScanStopped):
+                if isinstance(result, OnLoop):
+                    found.is_long = False
+                elif not isinstance(result, ScanStopped):
                     with contextlib.suppress(KafkaError):  # its directory has failed, which was reported
                         self._not_opened(found, topic, partition, result)
             else:
@@ -290,7 +291,9 @@ class Futures:
             found.in_lane = True
             if not self._manager.recovery.open_copy(found.directory, (topic, partition), opening, done):
                 found.in_lane = False
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the recovery lane is busy; retry")
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the copy of {topic}-{partition} waits to be opened; retry"
+                )
 
     def _is_compacted(self, topic: str, partition: int) -> bool:
         return self._manager.topic_config(topic).compact or self._compacted_below(topic, partition) != NEVER_COMPACTED
@@ -418,7 +421,7 @@ class Futures:
                 self.delete(log.topic, log.partition)
             return
         found.log.close()
-        found.log, found.proven = None, False
+        found.log, found.proven, found.is_long = None, False, None
 
 
 def _cut_to_promise(copy: Log) -> None:
