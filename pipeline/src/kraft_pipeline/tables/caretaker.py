@@ -14,7 +14,7 @@ from typing import Final
 
 from kraft_pipeline.tables import maintenance
 from kraft_pipeline.tables.engines.engine import Engine
-from kraft_pipeline.tables.errors import ConflictError
+from kraft_pipeline.tables.errors import ConflictError, panics_explained
 from kraft_pipeline.tables.specs.table_spec import TableSpec
 from kraft_pipeline.tables.stores.intents import Work
 
@@ -69,7 +69,7 @@ class Caretaker:
 
     def _pass(self) -> None:
         try:
-            with self._engine.beside():
+            with panics_explained(), self._engine.beside():
                 done = maintenance.care(self._spec, self._engine, self.gate, lambda: self._is_over, self._settle)
             self.error = None
         except ConflictError as e:  # another process maintains the table

@@ -6,6 +6,8 @@ A task on an executor returns its failure as a `Failure`. No decision depends on
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from kraft_pipeline.codec import CodecError
@@ -43,6 +45,21 @@ class ConflictError(Exception):
 
 class FencedError(ConflictError):
     """Another writer has taken over the table, so no commit of this writer can succeed. Do not retry."""
+
+
+class PanicError(Exception):
+    """A library in Rust has panicked: a defect of the library."""
+
+
+@contextmanager
+def panics_explained() -> Iterator[None]:
+    """Raise a panic as PanicError. It is no `Exception`, so it would end a thread without a word."""
+    try:
+        yield
+    except BaseException as e:
+        if type(e).__name__ != "PanicException":  # each library has a class of its own, which cannot be imported
+            raise
+        raise PanicError(f"{type(e).__module__} panicked: {e}") from e
 
 
 class Failure(NamedTuple):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kraft_pipeline.sources import offsets
+from kraft_pipeline.tables.errors import panics_explained
 from kraft_pipeline.tables.runner import Runner, may_pass
 from kraft_pipeline.tables.specs.routes import check_place, of_topic
 from kraft_pipeline.tables.specs.table_spec import SpecError, TableSpec
@@ -166,6 +167,7 @@ class Fleet:
                 self.failures[label] = error
                 self._wait(f"{label} is not written, other tables continue: {error}")
 
+    @panics_explained()
     def _begun(self, table: TableSpec) -> Runner:
         runner = self.runners[table.path] = self._writer(table)
         if self._stopping:

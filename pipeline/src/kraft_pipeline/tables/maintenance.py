@@ -157,7 +157,7 @@ def _merge_groups(
     """Merge each group into a new file, which is not committed yet. If one fails, all new files are removed."""
     try:
         return list(zip(groups, engine.map(partial(_merge, keys, columns, work), groups), strict=True))
-    except Exception:
+    except BaseException:  # a panic in Rust, too
         settle(work, ())
         raise
 

@@ -22,7 +22,7 @@ from kraft_pipeline.tables.engines.engine import Engine
 from kraft_pipeline.tables.engines.feeds import POLL_S, Feed, pieces
 from kraft_pipeline.tables.engines.plans import Plan, Sizes
 from kraft_pipeline.tables.engines.tasks import Job, Result, run_task
-from kraft_pipeline.tables.errors import SPARK, ConflictError, TaskError, failure_of
+from kraft_pipeline.tables.errors import SPARK, ConflictError, TaskError, failure_of, panics_explained
 from kraft_pipeline.tables.losses import Losses, judged
 from kraft_pipeline.tables.repeats import Counts, FirstAttempt
 from kraft_pipeline.tables.schemas import merged, promoted
@@ -156,6 +156,7 @@ class Runner:
         """Whether no further batch may begin."""
         return self._stopping
 
+    @panics_explained()
     def run(self, *, once: bool = False, since_ms: int | None = None) -> int:
         """Write batches and return the number of rows. Without `once`, retriable errors are retried.
 

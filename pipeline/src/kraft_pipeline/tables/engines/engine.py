@@ -16,7 +16,7 @@ import pyarrow as pa
 from kraft_pipeline import pod
 from kraft_pipeline.tables.engines.feeds import Writer, poll
 from kraft_pipeline.tables.engines.tasks import Job, Result, run_task
-from kraft_pipeline.tables.errors import SPARK, Failure, TaskError, failure_of
+from kraft_pipeline.tables.errors import SPARK, Failure, TaskError, failure_of, panics_explained
 from kraft_pipeline.tables.specs.table_spec import EngineSpec, SpecError, TableSpec
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.fetch import Range
@@ -74,7 +74,8 @@ def settings(spec: EngineSpec) -> dict[str, str]:
 def _outcome(call: Callable[[T], R], work: T) -> R | Failure:
     """Run a task; returns its result, or its failure."""
     try:
-        return call(work)
+        with panics_explained():
+            return call(work)
     except Exception as e:
         return failure_of(e)
 

@@ -35,7 +35,7 @@ from pyspark.sql.types import StructType
 from kraft_pipeline.sources.positions import Offsets
 from kraft_pipeline.tables.engines.feeds import POLL_S, Asking, Feed, Writer, pieces
 from kraft_pipeline.tables.engines.plans import Plan, Sizes, plan_of
-from kraft_pipeline.tables.errors import Failure, TaskError, error_of, failure_of
+from kraft_pipeline.tables.errors import Failure, TaskError, error_of, failure_of, panics_explained
 from kraft_pipeline.tables.stores.opening import options_of
 from kraft_protocol.client.cluster import Cluster
 from kraft_protocol.client.fetch import Range
@@ -125,7 +125,8 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
         """The next batch as a serialized plan, or a failure to plan; `start` without a batch."""
         try:
-            plan = self._next()
+            with panics_explained():
+                plan = self._next()
         except Exception as e:
             return {_FAILURE: failure_of(e)._asdict()}
         return start if plan is None else {**plan.to_json(), _PIECES: self._tasks()}
