@@ -241,11 +241,13 @@ class Env:
     """Changes with each boot of the machine; None if the system does not provide it."""
     lag: LoopLag | None = None
     """Measures the turns of the loop; None if time does not advance in a turn (simulation)."""
+    turn_ms: Callable[[], int] | None = None
+    """The clock that ends a turn of `line`, if it is not `clock`: a simulation counts the work of an event."""
     line: Line = field(init=False, repr=False, compare=False)
     """Long work of all parts of the process."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "line", Line(self.clock.monotonic_ms, self.scheduler.call_soon))
+        object.__setattr__(self, "line", Line(self.turn_ms or self.clock.monotonic_ms, self.scheduler.call_soon))
 
 
 TEMPORARY: Final = ".tmp"

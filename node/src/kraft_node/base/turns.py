@@ -17,7 +17,7 @@ TURN_MS: Final = 1
 """After this time other work of the loop gets its turn; the clock counts whole milliseconds."""
 
 STEPS_A_TURN: Final = 16
-"""Maximum of steps per turn, for simulations (where time does not advance) and for very short steps."""
+"""Maximum of steps per turn, for very short steps; in simulations only disk operations take time."""
 
 
 class Line:

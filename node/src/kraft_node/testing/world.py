@@ -33,6 +33,8 @@ TRACE_MAX: Final = 20_000
 """Lines kept for reading; the hash covers all lines."""
 
 BACKGROUND_MS: Final = 20.0
+OPERATIONS_A_MS: Final = 200
+"""Disk operations on the loop that take a millisecond, for turns of long work: with all data in memory."""
 REPORT_MS: Final = 1.0
 """The maximum delay until the loop learns that a job is finished."""
 
@@ -208,7 +210,13 @@ class SimHost:
             background=SimBackground(self.world, self),
             net=net,
             boot_id=f"boot-{getattr(self.disk, 'boots', 1)}",  # a power loss of this disk is a reboot
+            turn_ms=self._turn_ms,
         )
+
+    def _turn_ms(self) -> int:
+        """The duration of the work of the present event, by its disk operations."""
+        spent = getattr(self.disk, "spent", None)
+        return 0 if spent is None else spent.operations // OPERATIONS_A_MS
 
     def pause(self, duration_ms: float) -> None:
         """Run no event here for this time. A longer pause that has begun does not get shorter."""
