@@ -92,6 +92,37 @@ def test_jobs_wait_while_a_disk_does_not_answer_and_keep_their_order() -> None:
     assert all(at >= 5_000 for _, at in done)
 
 
+def test_jobs_that_a_slow_disk_has_delayed_are_fast_once_it_has_healed() -> None:
+    """Seed 77 of `whole`, in its world of 2026-11-30: jobs kept the time that they were given when they were queued,
+    each with the write-back of the same dirty bytes. A disk was slow for two more minutes after all faults."""
+    world = World(3)
+    host = SimHost(world, "n1", disk())
+    background = SimBackground(world, host)
+    host.background_ms = 2000.0
+    done: list[float] = []
+    for _ in range(100):
+        background.submit("lane", lambda: None, lambda _: done.append(world.now_ms))
+    world.rest(3_000)
+    host.background_ms = 20.0
+    world.rest(5_000)
+    assert len(done) == 100
+
+
+def test_the_jobs_of_a_lane_wait_for_the_same_dirty_bytes_once() -> None:
+    world = World(3)
+    small = SimDisk(random.Random(1), lambda: int(world.now_ms))
+    small.mkdir("/a")
+    host = SimHost(world, "n1", small)
+    small.memory.ceiling, small.memory.rate, small.memory.speed = 24_000, 100, 100
+    small.open("/a/0.log", create=True).pwrite(0, [bytes(20_000)])
+    background = SimBackground(world, host)
+    done: list[float] = []
+    for _ in range(10):
+        background.submit("lane", lambda: None, lambda _: done.append(world.now_ms))
+    world.rest(200 + 10 * (host.background_ms + 1))
+    assert len(done) == 10
+
+
 def test_a_large_snapshot_does_not_make_a_small_append_wait() -> None:
     """Node seed 1100244: the metadata's snapshot exceeded twice the ceiling of a small machine."""
     small = disk()

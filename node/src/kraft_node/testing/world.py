@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -293,7 +294,7 @@ class SimBackground:
     def __init__(self, world: World, host: SimHost) -> None:
         self._world = world
         self._host = host
-        self._free_at: dict[str, float] = {}
+        self._waiting: dict[str, deque[tuple[float, Callable[[], Any], Callable[[Any], None]]]] = {}
         self._reported_ms: dict[str, float] = {}
 
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
@@ -301,12 +302,19 @@ class SimBackground:
 
         If the process ends before, the job does not run, or its result is dropped.
         """
-        world = self._world
-        begin = max(world.now_ms, self._free_at.get(lane, 0.0), self._host.stalled_until_ms)
-        disk: Any = self._host.disk
-        end = begin + world.rng.random() * self._host.background_ms + disk.memory.backlog_ms()
-        self._free_at[lane] = end
-        world.at(end - world.now_ms, self._work, lane, work, done, host=self._host)
+        waiting = self._waiting.setdefault(lane, deque())
+        waiting.append((self._world.rng.random(), work, done))
+        if len(waiting) == 1:
+            self._begin(lane)
+
+    def _begin(self, lane: str) -> None:
+        """Begin the first job of the lane. Its time depends on the disk of now, which may have been slow before."""
+        world, host = self._world, self._host
+        share, work, done = self._waiting[lane][0]
+        disk: Any = host.disk
+        stalled_ms = max(0.0, host.stalled_until_ms - world.now_ms)
+        duration_ms = stalled_ms + share * host.background_ms + disk.memory.backlog_ms()
+        world.at(duration_ms, self._work, lane, work, done, host=host)
 
     def _work(self, lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         result: Any
@@ -320,6 +328,9 @@ class SimBackground:
                 result = work()
             except Exception as e:  # the real thread passes it to `done`, too
                 result = e
+        self._waiting[lane].popleft()
+        if self._waiting[lane]:
+            self._begin(lane)
         world = self._world
         reported_ms = max(world.now_ms + world.rng.random() * REPORT_MS, self._reported_ms.get(lane, 0.0))
         self._reported_ms[lane] = reported_ms
