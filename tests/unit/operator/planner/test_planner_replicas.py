@@ -13,6 +13,7 @@ from kraft_operator.plan.replicas.balance import loads
 from kraft_operator.plan.replicas.moves import RATES
 from kraft_operator.plan.replicas.resize import _replicas
 from tests.unit.operator.outcomes import blocked
+from tests.unit.operator.world import Partition as WorldPartition
 from tests.unit.operator.world import World, made, wanted
 
 # Balance
@@ -38,6 +39,21 @@ def test_a_new_broker_gets_replicas_with_as_few_moves_as_possible() -> None:
     world.done.clear()
     world.settle()
     assert not world.actions(do.Reassign)
+
+
+def test_topics_of_a_new_cluster_stay_where_their_owner_has_placed_them() -> None:
+    """On a real cluster: a topic that was created within a second after the first brokers were ready, and placed on two
+    of them, moved to the third, because all brokers still counted as new."""
+    world = World(wanted(balance_new=True))
+    while len(world.registered) < 3:
+        world.step()
+    for index in range(8):
+        world.partitions["heavy", index] = WorldPartition((101, 102), {101, 102}, min_isr=1)
+    world.settle()
+    assert not world.actions(do.Reassign)
+    world.wanted = wanted(brokers=4, balance_new=True)
+    world.settle()
+    assert _loads(world) == dict.fromkeys((101, 102, 103, 104), 4), "a later broker gets its share of everything"
 
 
 def test_replicas_move_to_a_new_broker_only_on_request() -> None:

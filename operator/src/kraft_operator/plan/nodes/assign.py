@@ -42,6 +42,9 @@ def assigned(record: Record, wanted: Wanted, kube: Kube, fresh_id: str) -> Recor
         return Blocked("EvenQuorum", text + " role controller; nothing has been formatted yet")
     names = {pool.name for pool in wanted.pools}
     record = record.having(*(replace(node, leaving=True) for node in record.nodes if node.pool not in names))
+    if new_cluster and not wanted.migration:
+        # Its brokers have no replicas, so all that comes was placed among them: only later brokers need a share.
+        record = replace(record, balanced=tuple(node.id for node in record.nodes if node.broker and not node.leaving))
     if not record.voters or new_cluster:
         # No voter has voted yet, unless kept volumes were taken over: then their nodes are the voters again. In a
         # dynamic quorum, these are the voters that the log begins with.
