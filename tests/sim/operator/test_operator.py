@@ -36,6 +36,11 @@ def test_a_voter_is_not_stopped_while_its_removal_may_be_lost() -> None:
     with_chaos(BY_NAME["dynamic five to three"], seed=7000)
 
 
+def test_unknown_voters_of_a_dynamic_quorum_are_waited_for() -> None:
+    """The third voter had not joined when the controllers lost their leader: the plan had nothing left to do."""
+    with_chaos(BY_NAME["dynamic one to three"], seed=5078)
+
+
 @pytest.mark.parametrize("writes", [2, 5, 8])
 @pytest.mark.parametrize("name", ["empty disk", "other id", "dynamic empty disk"])
 def test_a_replacement_survives_the_operators_death(name: str, writes: int) -> None:

@@ -205,7 +205,10 @@ def dynamic_voters(s: Situation) -> bool:
     has the present address of every voter.
     """
     wanted = set(s.voters_wanted())
-    if s.quorum is None or not wanted:
+    if not wanted:
+        return False
+    if s.quorum is None:
+        s.plan.waits.append("the log's voters are unknown until a controller has named the leader")
         return False
     present, leader = set(s.quorum.voters), s.quorum.leader
     live = s.live_voters()
