@@ -72,7 +72,7 @@ test-random: $(VENV)/.dev ## run the everyday tests, or PICK of them, in the ran
 test-slow: $(VENV)/.dev ## run the tests of the night, or PICK of them; those that bugs are planted for have their own targets
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow -rs --durations=15 --ignore=tests/sim/test_planted.py $(or $(PICK),tests)
 
-suites: $(VENV)/.dev ## run the test suites of franz-go, sarama and librdkafka, or SUITE, against clusters of ours; needs Go, npm, a C++ compiler and Java
+suites: $(VENV)/.dev ## run the test suites of franz-go, sarama, librdkafka, rskafka and others, or SUITE, against clusters of ours; needs Go, Rust, npm, a C++ compiler and Java
 	-@$(BIN)/python tools/peers.py install 4.3.1
 	$(BIN)/python -m tests.suites $(SUITE)
 

@@ -1,4 +1,4 @@
-"""Sources from the registries of Go and npm, copied to a folder in which they can be built."""
+"""Sources from the registries of Go, npm and Rust, copied to a folder in which they can be built."""
 
 from __future__ import annotations
 
@@ -41,3 +41,17 @@ def npm_package(name: str, version: str, folder: Path) -> Path:
     with tarfile.open(folder / done.stdout.split()[-1]) as archive:
         archive.extractall(folder, filter="data")
     return folder / "package"
+
+
+def crate(name: str, version: str, folder: Path) -> Path:
+    """A copy of a crate. Raises CalledProcessError, FileNotFoundError without Cargo."""
+    holder = folder / "holder"
+    (holder / "src").mkdir(parents=True)
+    (holder / "src" / "lib.rs").touch()
+    (holder / "Cargo.toml").write_text(
+        f'[package]\nname = "holder"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\n{name} = "={version}"\n'
+    )
+    command = ["cargo", "metadata", "--format-version=1", "--quiet"]
+    done = subprocess.run(command, cwd=holder, capture_output=True, text=True, check=True)
+    manifest = next(one["manifest_path"] for one in json.loads(done.stdout)["packages"] if one["name"] == name)
+    return Path(shutil.copytree(Path(manifest).parent, folder / name))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 GO_RESULT = re.compile(r"^( *)--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
+RUST_RESULT = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)", re.MULTILINE)
 
 
 OUTCOMES = Path(__file__).with_name("outcomes.toml")
@@ -47,6 +48,19 @@ class Results:
                 self.skipped.append(name)
             else:
                 self.failed[name] = output[max(0, found.start() - 600) : found.end()]
+        return self
+
+    def read_rust(self, program: str, output: str) -> Results:
+        """Add the results in the output of a test program of Rust."""
+        for found in RUST_RESULT.finditer(output):
+            name = f"{program}/{found[1]}"
+            if found[2] == "ok":
+                self.passed.append(name)
+            elif found[2] == "ignored":
+                self.skipped.append(name)
+            else:
+                begin = output.find(f"---- {found[1]} std")
+                self.failed[name] = output[begin : begin + 2000] if begin >= 0 else found[0]
         return self
 
     def cell(self) -> str:
