@@ -8,7 +8,7 @@ of producers and transactions. Recovery applies markers by it, too.
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 from kraft_node.log import names
 from kraft_node.log.config import LONG_MAX
@@ -36,6 +36,8 @@ from kraft_protocol.records.batch import (
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
     check_batch,
@@ -165,10 +167,7 @@ def check_producer(
     Raises KafkaError like `Producers.check`, INVALID_RECORD for an invalid sequence number.
     """
     if header.base_sequence < 0 and not internal:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
-        )
+        _refuse_sequence(header)
     try:
         known = log.producers.check(header, guard, internal=internal)
     except KafkaError as e:
@@ -178,6 +177,13 @@ def check_producer(
     if known is None:
         return None
     return AppendInfo(known.first_offset, known.last_offset, known.timestamp_ms, log.start_offset, is_duplicate=True)
+
+
+def _refuse_sequence(header: BatchHeader) -> NoReturn:
+    raise KafkaError(
+        ErrorCode.INVALID_RECORD,
+        f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
+    )
 
 
 def _is_recalled(log: AppendedLog, header: BatchHeader) -> bool:
@@ -244,6 +250,8 @@ def _check_as_leader(
             ErrorCode.INVALID_RECORD,
             f"{name}: {header.count} records do not fill the offsets up to {header.last_offset}",
         )
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        _refuse_sequence(header)
     section = memoryview(records)[header.position + HEADER_SIZE : header.position + header.length]
     if (
         config.compact
@@ -269,9 +277,18 @@ def _recoded(
         return None
     if internal:
         return recode(records, header, log.config, output_limit(log.config))
+    _check_rebuilt(log, header)
     if checked is None or checked.payload is None or checked.codec != codec:
         checked = recode_at_once(records, header, log.config, checked)
     return checked.payload
+
+
+def _check_rebuilt(log: AppendedLog, header: BatchHeader) -> None:
+    """Raise UNKNOWN_SERVER_ERROR, as Kafka does, for a client's batch that can be stored but not built anew."""
+    if header.base_timestamp < NO_TIMESTAMP:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{log.name}: Invalid negative timestamp")
+    if header.producer_id != NO_PRODUCER_ID and header.producer_epoch == NO_PRODUCER_EPOCH:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{log.name}: Invalid negative producer epoch")
 
 
 def _may_be_out_of_time(log: AppendedLog, header: BatchHeader, now_ms: int) -> bool:

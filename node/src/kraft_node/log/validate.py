@@ -465,6 +465,7 @@ def rewrite(
     if codec != header.compression:
         assert recoded is not None, "law: records are compressed before they are stored"
         payload = recoded
+        attributes &= ~DELETE_HORIZON_BIT  # a batch that is built anew has none
     fields = (
         attributes,
         header.last_offset_delta,

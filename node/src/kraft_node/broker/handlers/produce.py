@@ -18,7 +18,7 @@ from kraft_node.base.turns import Turns
 from kraft_node.broker.handlers.long_checks import LongChecks
 from kraft_node.broker.leader_hints import hint_at_leaders
 from kraft_node.broker.metadata_cache import is_internal
-from kraft_node.broker.producing.batches import BatchRefused, single_batch
+from kraft_node.broker.producing.batches import BatchRefused, check_whole, single_batch
 from kraft_node.broker.producing.opening import (
     ADDING_VERSION,
     InPlace,
@@ -61,10 +61,9 @@ OPENED_AT_ONCE: Final = 8
 APPENDED_AT_ONCE: Final = 500
 """Batches that a request appends at once; the rest are appended in turns."""
 # Only these failed appends report the log start offset, as in Kafka.
-_SILENT: Final = frozenset(
+_UNKNOWN: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
+_SILENT: Final = _UNKNOWN | frozenset(
     (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -145,6 +144,12 @@ class ProduceHandler:
             self.fence.check()
         acks, valid_acks = request.acks, -1 <= request.acks <= 1
         by_topic_id = ctx.api_version >= TOPIC_IDS_VERSION
+        try:
+            check_whole(
+                request.topic_data, ctx.api_version, self._has, is_transactional=request.transactional_id is not None
+            )
+        except BatchRefused as refused:
+            return self._refuse(ctx, request, refused)
         now_ms = self.clock.wall_ms()
         guard = None if request.transactional_id is None else self._check_transaction(ctx, request, now_ms)
         topics: list[Any] = []
@@ -167,11 +172,11 @@ class ProduceHandler:
                     row = _row(index, ErrorCode.NONE)
                     late.append(LateAppend(key, row, None if data.records is None else bytes(data.records)))
                 elif not valid_acks:
-                    row = _row(index, ErrorCode.INVALID_REQUIRED_ACKS)
+                    row = self._not_appended(ctx, key, data)
                 else:
                     try:
                         partition = self.replicas.leader(key, index)
-                        records = self._check(ctx, partition, data.records, request.transactional_id)
+                        records = self._check(ctx, partition, data.records)
                         info = partition.append(records, acks, now_ms, guard=guard)
                     except (Unverified, LongCheck, LongRecode, AppendLater) as work:
                         row = _row(index, ErrorCode.NONE)
@@ -307,7 +312,7 @@ class ProduceHandler:
                 self.fence.check()
             if partition is None:
                 partition = self.replicas.leader(late.key, row.index)
-                records = self._check(outcome.ctx, partition, records, outcome.request.transactional_id)
+                records = self._check(outcome.ctx, partition, records)
             assert records is not None, "law: a batch without records is refused"
             guard = late.guard or outcome.guard
             info = partition.append(records, acks, self.clock.wall_ms(), checked=checked, guard=guard)
@@ -352,11 +357,44 @@ class ProduceHandler:
             return VERIFIED
         return InPlace(self.verifier, request.transactional_id, ctx.api_version, now_ms)
 
-    def _check(self, ctx: RequestContext, partition: Partition, records: Any, transactional_id: str | None) -> Any:
+    def _check(self, ctx: RequestContext, partition: Partition, records: Any) -> Any:
         """The single batch in `records`, after the checks that precede the log's. Raises KafkaError."""
         if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}")
-        return single_batch(records, ctx.api_version, is_transactional=transactional_id is not None)
+        return single_batch(records, ctx.api_version)
+
+    def _has(self, topic: Any, index: int) -> bool:
+        """Whether the topic of a request by names has this partition."""
+        return self.metadata.partition(topic.name, index) is not None
+
+    def _refuse(self, ctx: RequestContext, request: Any, error: BatchRefused) -> Any:
+        """The response to a request of which nothing is appended."""
+        if request.acks == 0:
+            self._end_unanswered(ctx, failed=True)
+            return None
+        return ProduceResponse(
+            [
+                ProduceResponse.TopicProduceResponse(
+                    topic.name,
+                    topic.topic_id,
+                    [self._failed(topic.name, data.index, error) for data in topic.partition_data],
+                )
+                for topic in request.topic_data
+            ]
+        )
+
+    def _not_appended(self, ctx: RequestContext, key: TopicKey, data: Any) -> Any:
+        """The row of a partition in a request with invalid `acks`: unknown partitions and invalid batches come first,
+        as in Kafka.
+        """
+        try:
+            if self.metadata.partition(key, data.index) is None:
+                self.replicas.leader(key, data.index)  # raises the error
+            single_batch(data.records, ctx.api_version)
+        except KafkaError as error:
+            if isinstance(error, BatchRefused) or error.code in _UNKNOWN:
+                return self._failed(key, data.index, error)
+        return _row(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
 
     def _failed(self, key: TopicKey, index: int, error: KafkaError) -> Any:
         row = _row(index, error.code)

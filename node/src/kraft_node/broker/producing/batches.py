@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from kraft_protocol.errors import ErrorCode, KafkaError
@@ -27,11 +28,37 @@ class BatchRefused(KafkaError):  # noqa: N818 - an answer, not a fault
         self.words = words
 
 
-def single_batch(records: Any, version: int, *, is_transactional: bool) -> Any:
-    """The batch in the `records` of a Produce request of this version.
+def check_whole(topic_data: Any, version: int, is_known: Callable[[Any, int], bool], *, is_transactional: bool) -> None:
+    """Raise BatchRefused if the first batch of any partition makes Kafka refuse the whole request of this version.
 
-    `is_transactional`: the request has a transactional id. Raises KafkaError.
+    `is_known`: whether a topic of the request has a partition. `is_transactional`: the request has a transactional id.
     """
+    unknown_codec = 0
+    for topic in topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            size = 0 if records is None else len(records)
+            if size < LOG_OVERHEAD:
+                continue
+            if size <= MAGIC_OFFSET or records[MAGIC_OFFSET] != 2 or int.from_bytes(records[8:12], "big") + 12 != size:
+                end = _batch_end(records, 0, size)
+                if end <= ATTRIBUTES_OFFSET + 1 or records[MAGIC_OFFSET] != 2:
+                    continue
+            elif size <= ATTRIBUTES_OFFSET + 1:
+                continue
+            attributes = records[ATTRIBUTES_OFFSET + 1]
+            if attributes & TRANSACTIONAL_BIT and not is_transactional:
+                raise BatchRefused(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
+                )
+            if version < ZSTD_VERSION and attributes & CODEC_MASK > ZSTD and is_known(topic, data.index):
+                unknown_codec = attributes & CODEC_MASK
+    if unknown_codec:
+        raise BatchRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {unknown_codec}")
+
+
+def single_batch(records: Any, version: int) -> Any:
+    """The batch in the `records` of a Produce request of this version, after `check_whole`. Raises KafkaError."""
     size = 0 if records is None else len(records)
     if size <= MAGIC_OFFSET or records[MAGIC_OFFSET] != 2 or int.from_bytes(records[8:12], "big") + 12 != size:
         records = _only_batch(records, size, version)
@@ -48,10 +75,6 @@ def single_batch(records: Any, version: int, *, is_transactional: bool) -> Any:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {attributes & CODEC_MASK}")
     if attributes & CONTROL_BIT:
         raise KafkaError(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
-    if attributes & TRANSACTIONAL_BIT and not is_transactional:
-        raise BatchRefused(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
-        )
     return records
 
 
