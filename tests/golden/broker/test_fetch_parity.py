@@ -258,6 +258,19 @@ def test_answers_to_list_offsets_match(pair: Pair) -> None:
     pair.same(ListOffsetsRequest(replica_id=-1, topics=twice))
 
 
+@pytest.mark.parametrize("times", [[-1], [-1, -1], [-1, -5], [-5], [-5, -7]])
+def test_the_largest_time_of_records_without_times_is_the_first_of_them(pair: Pair, times: list[int]) -> None:
+    topic = "f.untimed" + "".join(map(str, times))
+    pair.create(topic)
+    pair.same(list_offsets(-3, topic=topic), 7, label="empty")
+    for _ in range(2):
+        pair.same(produce(topic, (0, batch(*[record(at=at) for at in times]))), 12)
+    for timestamp in (-3, -1, -2, 0):
+        pair.same(list_offsets(timestamp, topic=topic), 7)
+    pair.same(delete_records(topic, (0, 1)), 2)
+    pair.same(list_offsets(-2, topic=topic), 7)
+
+
 def test_answers_to_offsets_for_leader_epochs_match(pair: Pair) -> None:
     def asked(topic: str, index: int, current: int, epoch: int, replica: int = -1) -> OffsetForLeaderEpochRequest:
         row = OffsetForLeaderEpochRequest.OffsetForLeaderPartition(index, current, epoch)

@@ -12,7 +12,7 @@ from kraft_node.log.segments.content import records_of
 from kraft_node.log.segments.scan import BadBatch, batches
 from kraft_node.log.timestamps import TimedLog, TimesUnread, partial_of
 from kraft_protocol.buffers import FileSlice
-from kraft_protocol.records.batch import LOG_OVERHEAD
+from kraft_protocol.records.batch import LOG_OVERHEAD, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kraft_node.log.segments.segment import Segment
@@ -128,7 +128,23 @@ def _largest(log: ReadableLog) -> tuple[int, int] | None:
             found = part.largest
         if found > largest:
             best, largest = number, found
-    return None if best is None else _first_at_least(log.segments.at(best), largest, log.start_offset)
+    if best is None:
+        return _first_without_time(log)
+    return _first_at_least(log.segments.at(best), largest, log.start_offset)
+
+
+def _first_without_time(log: ReadableLog) -> tuple[int, int] | None:
+    """The first record without a time in the first batch, if that batch has no times. Later batches are not read."""
+    segment = log.segments.at(log.segment_number(log.start_offset))
+    try:
+        for header in batches(segment.file(), segment.lookup(log.start_offset), segment.size):
+            if header.last_offset >= log.start_offset:
+                found = [] if header.max_timestamp != NO_TIMESTAMP else records_of(segment, header)
+                offsets = [r.offset for r in found if r.timestamp == NO_TIMESTAMP and r.offset >= log.start_offset]
+                return (NO_TIMESTAMP, offsets[0]) if offsets else None
+    except BadBatch as e:
+        raise segment.damaged(e, segment.size) from None
+    return None
 
 
 def _first_at_least(segment: Segment, timestamp: int, start_offset: int) -> tuple[int, int] | None:
