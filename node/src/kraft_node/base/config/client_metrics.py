@@ -8,6 +8,7 @@ from typing import Final
 
 from kraft_node.base.config.definitions import CLIENT_METRICS
 from kraft_node.base.config.errors import ConfigError
+from kraft_node.base.config.value_types import java_split
 
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
@@ -54,9 +55,9 @@ def parse_match(patterns: list[str]) -> dict[str, re.Pattern[str]]:
     """Return the regular expressions of `match` by client property. Raises ConfigError for an invalid pattern."""
     parsed: dict[str, re.Pattern[str]] = {}
     for pattern in patterns:
-        name, equals, expression = pattern.partition("=")
-        name, expression = name.strip(), expression.strip()
-        if not equals or "=" in expression or name not in MATCH_KEYS:
+        parts = [part.strip() for part in java_split(pattern, "=")]
+        name, expression = parts if len(parts) == 2 else ("", "")
+        if name not in MATCH_KEYS:
             raise ConfigError(f"Illegal client matching pattern: {pattern}", "match")
         try:
             parsed[name] = re.compile(expression)

@@ -14,7 +14,7 @@ from kraft_node.base.config.definitions import BROKER, BROKER_DYNAMIC_ONLY, BROK
 from kraft_node.base.config.errors import ConfigError, invalid
 from kraft_node.base.config.listeners import parse_map
 from kraft_node.base.config.node import NodeConfig
-from kraft_node.base.config.value_types import ConfigValue
+from kraft_node.base.config.value_types import ConfigValue, java_split
 from kraft_node.base.config.view import ConfigView, broker_key
 from kraft_protocol.configs.kafka import CLUSTER_LEVEL_LISTENER_KEYS, SECURITY_KEYS
 from kraft_protocol.configs.names import LISTENER_KEY, base_name
@@ -173,7 +173,7 @@ _AS_LOG: Final = -2
 def change_list(text: str, operand: str, *, append: bool) -> str:
     """Append the entries of `operand` to the list `text`, or remove them from it."""
     parts = [part for part in text.split(",") if part]
-    for part in operand.split(","):
+    for part in java_split(operand, ","):
         if append and part not in parts:
             parts.append(part)
         elif not append and part in parts:

@@ -52,6 +52,14 @@ def trim(text: str) -> str:
     return text.strip(_TRIM)
 
 
+def java_split(text: str, separator: str) -> list[str]:
+    """Split like Java's String.split: without the empty parts at the end. May return no part at all."""
+    parts = text.split(separator)
+    while len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    return parts if parts[0] or len(parts) > 1 or text == "" else []
+
+
 def _boolean(name: str, text: str) -> bool:
     lower = trim(text).lower()
     if lower == "true":

@@ -225,7 +225,9 @@ class TopicManager:
             )
 
     def _shown_configs(self, overrides: dict[str, str]) -> list[Any]:
-        """The configs field of a created topic. Topics with the same overrides share it."""
+        """The configs field of a created topic, with the text of its overrides. Topics with the same overrides share
+        it.
+        """
         generation = self._cluster.config_generation
         if generation != self._shown_generation or len(self._shown) >= SHOWN_CONFIGS_MAX:
             self._shown.clear()
@@ -237,7 +239,7 @@ class TopicManager:
             configs = self._shown[key] = [
                 CreateTopicsResponse.CreatableTopicConfigs(
                     name=entry.name,
-                    value=None if entry.sensitive else entry.value,
+                    value=None if entry.sensitive else overrides.get(entry.name, entry.value),
                     read_only=entry.read_only,
                     config_source=entry.source,
                     is_sensitive=entry.sensitive,
@@ -275,6 +277,14 @@ class TopicManager:
     ) -> list[tuple[str | None, Uuid, KafkaError | None]]:
         """One result per topic; topics to delete are put into `found`."""
         results: list[tuple[str | None, Uuid, KafkaError | None]] = []
+        wrong = [row for row in requested if (row[0] is None) == (row[1] == ZERO_UUID)]
+        for name, topic_id in wrong:
+            message = "Neither topic name nor id were specified."
+            if name is not None:
+                message = "You may not specify both topic name and topic id."
+            results.append((name, topic_id, KafkaError(ErrorCode.INVALID_REQUEST, message)))
+        if wrong:
+            requested = [row for row in requested if (row[0] is None) != (row[1] == ZERO_UUID)]
         keys = [topic_id if name is None else name for name, topic_id in requested]
         doubtful = repeated(keys)
         named = {name for name, topic_id in requested if topic_id == ZERO_UUID} - doubtful
@@ -304,10 +314,6 @@ class TopicManager:
         return results
 
     def _deletable(self, name: str | None, topic_id: Uuid, doubtful: set[Any]) -> TopicView:
-        if name is not None and topic_id != ZERO_UUID:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
-        if name is None and topic_id == ZERO_UUID:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
         if (topic_id if name is None else name) in doubtful:
             what = "id" if name is None else "name"
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
