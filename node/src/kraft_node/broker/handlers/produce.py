@@ -142,14 +142,18 @@ class ProduceHandler:
     def __call__(self, ctx: RequestContext, request: Any) -> Any:
         if self.fence.fenced:
             self.fence.check()
-        acks, valid_acks = request.acks, -1 <= request.acks <= 1
-        by_topic_id = ctx.api_version >= TOPIC_IDS_VERSION
         try:
             check_whole(
                 request.topic_data, ctx.api_version, self._has, is_transactional=request.transactional_id is not None
             )
         except BatchRefused as refused:
             return self._refuse(ctx, request, refused)
+        return self._append(ctx, request)
+
+    def _append(self, ctx: RequestContext, request: Any) -> Any:
+        """Append the batches. Returns the response, None if it comes later or none is wanted."""
+        acks, valid_acks = request.acks, -1 <= request.acks <= 1
+        by_topic_id = ctx.api_version >= TOPIC_IDS_VERSION
         now_ms = self.clock.wall_ms()
         guard = None if request.transactional_id is None else self._check_transaction(ctx, request, now_ms)
         topics: list[Any] = []
