@@ -200,6 +200,40 @@ def test_sessions_get_the_same_answers(pair: Pair, version: int) -> None:
     pair.same(session("session", 1), other, label="names and ids mixed")
 
 
+@pytest.mark.parametrize("version", [7, 12, 18])
+def test_full_requests_forget_nothing(pair: Pair, version: int) -> None:
+    for epoch in (-1, 0):
+        pair.same(session("none", epoch, wanted(0), wanted(1), forget=[0]), version, label=f"epoch {epoch}")
+        pair.same(session("none", epoch, forget=[0]), version, label=f"epoch {epoch}, nothing else")
+
+
+@pytest.mark.parametrize("version", [7, 12, 18])
+def test_a_session_may_begin_without_partitions(pair: Pair, version: int) -> None:
+    for side, answer in zip(pair.sides, pair.same(fetch(session_epoch=0), version), strict=True):
+        assert answer.session_id
+        side.memory["empty"] = answer.session_id
+    pair.same(session("empty", 1, wanted(0, 4)), version, label="the first partition")
+    pair.same(session("empty", 2, forget=[0]), version, label="none is left")
+    pair.same(session("empty", 3, wanted(0)), version, label="after its end")
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_a_session_with_small_limits_goes_on(pair: Pair, limit: int) -> None:
+    """The limit of a response does not hold for its first batch."""
+    first = pair.same(fetch(wanted(0), session_epoch=0, max_bytes=limit), 12)
+    for side, answer in zip(pair.sides, first, strict=True):
+        side.memory["small"] = answer.session_id
+    for epoch, offset in ((1, 2), (2, 4), (3, 6), (4, 12)):
+        pair.same(session("small", epoch, wanted(0, offset), max_bytes=limit), 12, label=f"offset {offset}")
+
+
+def test_incomplete_and_diverging_rows_name_no_aborted_transactions(pair: Pair) -> None:
+    """Kafka's answers have null there, or an empty list if nothing is to be read."""
+    for size in (0, 1, 60, 1 << 20):
+        pair.same(fetch(wanted(0), wanted(1, 0, size), isolation_level=1), (4, 12, 18), label=f"size {size}")
+    pair.same(fetch(wanted(0, 20, last_fetched_epoch=0), isolation_level=1), (12, 18))
+
+
 def test_partitions_of_a_session_take_turns(pair: Pair) -> None:
     """If two partitions have more than fits, ours continues with the partition that has waited longer."""
 

@@ -97,7 +97,7 @@ class MemoryLog:
                 out += data
             elif end > offset:
                 break
-        return SimpleNamespace(records=out)
+        return SimpleNamespace(records=out, first_batch_incomplete=False)
 
     def aborted_within(self, _found: SimpleNamespace, *, waits: bool = True) -> list[tuple[int, int]]:
         return []

@@ -118,7 +118,7 @@ class FirstRead:
         """Apply the request to the session. Returns the response if no partition needs a read."""
         handler, request, session = self._handler, self._request, self._session
         yield from self._add_named()
-        if request.forgotten_topics_data:
+        if request.forgotten_topics_data and not self._full:
             for piece in pieces(request, ("forgotten_topics_data", "partitions"), PARTITIONS):
                 session.forget(piece.forgotten_topics_data)
                 yield
@@ -128,7 +128,7 @@ class FirstRead:
             self._full = True
             yield from self._add_named()
             if not session.partitions:
-                return FetchResponse()
+                return handler.answer_empty(request, session)
         handler.note_reader(self._ctx, request, session)
         if self._judge is not None:
             denied: set[Any] = set()

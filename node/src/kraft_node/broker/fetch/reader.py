@@ -87,7 +87,7 @@ def collect(
     denied = session.denied
     find = replicas.leader_in if session.rack is None else replicas.hosted_in
     for wanted in partitions:
-        if remaining <= 0 and not all_rows and not is_follower:
+        if remaining <= 0 and (found.size_bytes or found.cold) and not all_rows and not is_follower:
             break
         try:
             if denied is not None and wanted.key[0] in denied:
@@ -211,6 +211,7 @@ def _read(
     row = _empty(wanted, partition, isolation)
     if parted is not None:
         row.diverging_epoch = FetchResponse.EpochEndOffset(parted.epoch, parted.end_offset)
+        row.aborted_transactions = None
         return row
     if log.start_offset <= offset and offset >= partition.readable_end(isolation) and offset <= log.end_offset:
         return row
@@ -227,6 +228,8 @@ def _read(
                 for producer_id, first_offset in log.aborted_within(found, waits=waits)
             ]
         partition.bytes_out += size
+    elif found.first_batch_incomplete and max_bytes:
+        row.aborted_transactions = None
     return row
 
 

@@ -60,6 +60,9 @@ class FetchOwner(Protocol):
     prefer: reader.Prefer | None
     quota: ReplicationQuota | None
 
+    def answer_empty(self, request: Any, session: FetchSession) -> Any:
+        """The response to a request of no partitions."""
+
     def note_reader(self, ctx: RequestContext, request: Any, session: FetchSession) -> None:
         """Note in the session the broker or the rack of its reader."""
 

@@ -102,7 +102,7 @@ class FetchHandler:
             LargeFetch(self, ctx, session, first.steps()).start(request)
             return None
         session.update(request.topics)
-        if request.forgotten_topics_data:
+        if request.forgotten_topics_data and not full:
             session.forget(request.forgotten_topics_data)
         if not session.partitions:
             # A session without partitions ends; its last request is answered without a session.
@@ -110,7 +110,7 @@ class FetchHandler:
             session, full = FetchSession(by_topic_id=by_topic_id, replica_id=replica_id), True
             session.update(request.topics)
             if not session.partitions:
-                return FetchResponse()
+                return self.answer_empty(request, session)
         self.note_reader(ctx, request, session)
         if judge is not None:
             session.denied = judge(session, session.topics) or None
@@ -130,6 +130,12 @@ class FetchHandler:
             return self.answer(fetch, found)
         fetch.wait(found, request.max_wait_ms)
         return None
+
+    def answer_empty(self, request: Any, session: FetchSession) -> Any:
+        """The response to a request of no partitions; its session, if it begins one, may get some later."""
+        if request.session_epoch == INITIAL_EPOCH:
+            self.sessions.keep(session, self.clock.monotonic_ms())
+        return FetchResponse(session_id=session.id)
 
     def _resume(self, request: Any, *, by_topic_id: bool) -> FetchSession | ErrorCode:
         """The session of an incremental request; an earlier request of it ends."""
