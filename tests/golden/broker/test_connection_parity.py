@@ -94,6 +94,18 @@ def test_malformed_requests_get_the_same_answer(pair: Pair) -> None:
         pair.raw(label, data, wait_s=5.0)
 
 
+@pytest.mark.parametrize("place", ["header", "body"])
+def test_tagged_fields_of_requests_get_the_same_answers(pair: Pair, place: str) -> None:
+    """Sorted, unsorted, repeated, too long, with ids and counts of all lengths."""
+    for tags in (
+        b"\0", b"\1\5\2ab", b"\2\5\0\6\0", b"\2\6\0\5\0", b"\2\5\0\5\0", b"\1\0\1a", b"\1\5\x7f", b"\1", b"\2\5\0",
+        b"\1\xff\xff\xff\xff\x07\0", b"\1\xff\xff\xff\xff\x0f\0", b"\xff\xff\xff\xff\xff\xff", b"\x81\0\5\0",
+    ):  # fmt: skip
+        in_header, in_body = (tags, b"\0") if place == "header" else (b"\0", tags)
+        data = size(header(3, 12) + in_header + b"\1\0\0" + in_body)
+        pair.check(f"{place} {tags.hex()}", partial(outcome, data))
+
+
 def test_a_request_after_a_refused_one_is_answered_on_a_new_connection(pair: Pair) -> None:
     for side in pair.sides:
         side.close()

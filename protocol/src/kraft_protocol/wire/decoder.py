@@ -254,8 +254,9 @@ class _Decoder(Compiler):
             self.item_done()
 
     def read_tags(self, struct: Struct, values: dict[str, str]) -> str:
+        """Tags may come in any order, and of a repeated tag the last one counts, as in Kafka."""
         src = self.src
-        count, unknown, last = src.unique("t"), src.unique("u"), src.unique("l")
+        count, unknown = src.unique("t"), src.unique("u")
         src.add("B", count)
         src.read_run()
         src.line(f"{unknown} = None")
@@ -265,7 +266,6 @@ class _Decoder(Compiler):
             src.line(f"{values[field.name]} = {self.default(field)}")
         with src.block(f"if {count}:"):
             src.line(f"if {count} > 127: {count}, pos = uvarint_rest(buf, pos, {count})")
-            src.line(f"{last} = -1")
             tag, end = src.unique("g"), src.unique("q")
             with src.block(f"for _ in range({count}):"):
                 self.item_done()
@@ -273,8 +273,6 @@ class _Decoder(Compiler):
                 src.line(f"{end}, pos = uvarint(buf, pos); {end} += pos")
                 what = f"'a tagged field of {struct.name}'"
                 src.line(f"if {end} > end: raise short({what}, pos, {end} - pos, end)")
-                src.line(f"if {tag} <= {last}: raise DecodeError(f'tags of {struct.name} out of order: {{{tag}}}')")
-                src.line(f"{last} = {tag}")
                 for field in known:
                     with src.block(f"if {tag} == {field.tag}:"):
                         read = self.read_field(struct, field)
