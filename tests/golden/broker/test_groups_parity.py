@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.ids import ZERO_UUID, uuid_text
 from kraft_protocol.wire.messages import (
     DeleteGroupsRequest,
@@ -101,6 +102,21 @@ def test_joins_get_the_same_answers(pair: Pair) -> None:
         for instance in ("", "bad id", "x" * 250):
             pair.same(join(f"instance.{version}.{instance[:3]}", group_instance_id=instance), version)
     pair.same(join("long", "", "range", reason="r" * 300), (8, 9))
+
+
+def test_a_member_id_without_an_instance_cannot_get_one(pair: Pair) -> None:
+    """The id was given to a member that joins without an instance id. Kafka fails; ours does not know the member."""
+    for version in (5, 9):
+        group = f"instance-late.{version}"
+        remember(pair, pair.same(join(group), version), "m")
+        pair.differs(
+            "instance-late",
+            join(group, its("m"), group_instance_id="i"),
+            version,
+            kafka=lambda a: a.error_code == ErrorCode.UNKNOWN_SERVER_ERROR,
+            ours=lambda a: a.error_code == ErrorCode.UNKNOWN_MEMBER_ID,
+        )
+        pair.same(join(group, its("m")), version)
 
 
 def sync(group: str, generation: int, member: str | Build, *assigned: bytes, **fields: Any) -> Build:
