@@ -247,6 +247,15 @@ def test_a_cursor_on_a_deleted_topic_continues_at_the_next(rig: Rig) -> None:
     assert [(t.name, len(t.partitions)) for t in answer.topics] == [("b", 1)]
 
 
+def test_a_described_partition_without_a_leader_has_no_error(rig: Rig) -> None:
+    """As from Apache Kafka 4.3.1: its brokers answered 0 for a partition whose only replica was stopped."""
+    replay(rig.image, [stored.PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), leader=-1)])
+    request = DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.TopicRequest("a")])
+    answer = describe_topic_partitions(rig.turns, rig.metadata_cache, rig.config, rig.client.context(75, 0), request)
+    row = answer.topics[0].partitions[0]
+    assert (row.error_code, row.leader_id) == (ErrorCode.NONE, -1)
+
+
 def test_the_cluster_is_described(rig: Rig) -> None:
     ctx = rig.client.context(60, 2)
     got = describe_cluster(rig.metadata_cache, CLUSTER_ID, 1, ctx, DescribeClusterRequest())

@@ -20,7 +20,7 @@ def describe_producers(
     ctx: RequestContext,  # noqa: ARG001
     request: Any,
 ) -> Any:
-    """One answer per partition."""
+    """One answer per partition that this broker leads or follows."""
     topics = []
     for topic in request.topics:
         rows = []
@@ -34,7 +34,7 @@ def describe_producers(
                 rows.append(row)
                 continue
             try:
-                partition = replicas.leader(topic.name, index)
+                partition = replicas.hosted(topic.name, index)
                 row.active_producers = [_producer(state) for state in partition.log.producers.active()]
             except KafkaError as error:
                 row.error_code = error.code

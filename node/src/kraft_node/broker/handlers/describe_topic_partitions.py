@@ -174,9 +174,9 @@ def _rows(metadata: MetadataCache, listener: str, topic: TopicView, numbers: ran
 
 
 def _partition(metadata: MetadataCache, listener: str, number: int, state: PartitionState) -> Any:
+    """A row. Unlike a row of Metadata, it has no error if the leader is not reachable."""
     reachable = metadata.endpoint(state.leader, listener) is not None
     return Response.DescribeTopicPartitionsResponsePartition(
-        error_code=0 if reachable else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=number,
         leader_id=state.leader if reachable else -1,
         leader_epoch=state.leader_epoch,
