@@ -355,6 +355,23 @@ def test_answers_to_delete_records_match(pair: Pair) -> None:
     pair.same(delete_records("__consumer_offsets", (0, 0)))
 
 
+def test_times_before_the_first_segment_left_find_its_first_record(pair: Pair) -> None:
+    """Kafka looks into segments that were deleted but not removed yet, and finds nothing."""
+    pair.create("times.segments", internal_segment_bytes="300")
+    for n in range(4):
+        pair.same(produce("times.segments", (0, batch(record(b"v" * 150, at=WHEN + n)))), 12)
+    pair.same(list_offsets(WHEN, topic="times.segments"), 7, label="before")
+    pair.same(delete_records("times.segments", (0, 2)), 2)
+    pair.differs(
+        "times-of-deleted-segments",
+        list_offsets(WHEN, topic="times.segments"),
+        (7, 11),
+        kafka=lambda a: largest(a) == (-1, -1),
+        ours=lambda a: largest(a) == (2, WHEN + 2),
+    )
+    pair.same(list_offsets(WHEN + 3, topic="times.segments"), 7, label="in a segment that is left")
+
+
 def named_f(answer: Any) -> Any:
     """Only the topics of this test."""
     for result in answer["results"]:
