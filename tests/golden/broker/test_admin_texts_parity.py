@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kraft_protocol.ids import ZERO_UUID
@@ -13,7 +15,18 @@ from kraft_protocol.wire.messages import (
     IncrementalAlterConfigsRequest,
 )
 from tests.golden.broker.pair import Pair, Side, uuid
-from tests.golden.broker.test_admin_parity import APPEND, BROKER, METRICS, SET, SUBTRACT, TOPIC, alter, without_messages
+from tests.golden.broker.test_admin_parity import (
+    APPEND,
+    BROKER,
+    LOGGER,
+    METRICS,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    alter,
+    describe,
+    without_messages,
+)
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("broker-parity")]
 
@@ -78,6 +91,19 @@ def test_deletions_of_nothing_and_of_names_with_ids_are_answered_one_by_one(pair
         6,
     )
     pair.same(DeleteTopicsRequest(topic_names=["at.named", "at.twice"], timeout_ms=5000), 5, label="afterwards")
+
+
+@pytest.mark.parametrize("fields", [{}, {"include_synonyms": True}, {"include_documentation": True}], ids=str)
+def test_loggers_are_described_alike(pair: Pair, fields: dict[str, bool]) -> None:
+    """Apart from the levels: loggers have neither types, synonyms nor documentation."""
+
+    def without_levels(answer: Any) -> Any:
+        for config in answer["results"][0]["configs"]:
+            config["value"] = config["value"] in {"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"}
+        return answer
+
+    pair.same(describe((LOGGER, "1"), keys=["root"], **fields), mask=without_levels)
+    pair.same(describe((LOGGER, "1"), keys=["no.such.logger"], **fields), mask=without_levels)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])

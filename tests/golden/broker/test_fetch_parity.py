@@ -352,6 +352,7 @@ def test_answers_to_delete_records_match(pair: Pair) -> None:
         ours=lambda a: largest(a) == (-1, -1),
     )
     pair.same(DeleteRecordsRequest())
+    pair.same(delete_records("f.emptied"))
     pair.same(delete_records("__consumer_offsets", (0, 0)))
 
 

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from kraft_node.base.config.definitions import TYPE_IDS
 from kraft_node.base.config.resources import APPEND, DELETE, OPERATIONS, SET, SUBTRACT, check_altered
 from kraft_protocol.errors import ErrorCode, KafkaError
 
@@ -50,11 +49,10 @@ def _name(logger: logging.Logger) -> str:
 
 
 def described() -> list[ConfigEntry]:
-    """Every logger in the form of DescribeConfigs."""
+    """Every logger in the form of DescribeConfigs, which has neither types nor synonyms for loggers."""
     from kraft_node.base.config.describe import (  # noqa: PLC0415  (administrators' requests only)
         DYNAMIC_BROKER_LOGGER_CONFIG,
         ConfigEntry,
-        Synonym,
     )
 
     return [
@@ -64,8 +62,8 @@ def described() -> list[ConfigEntry]:
             source=DYNAMIC_BROKER_LOGGER_CONFIG,
             read_only=False,
             sensitive=False,
-            type_id=TYPE_IDS["string"],
-            synonyms=[Synonym(name, level, DYNAMIC_BROKER_LOGGER_CONFIG)],
+            type_id=0,
+            synonyms=[],
         )
         for name, level in levels()
     ]

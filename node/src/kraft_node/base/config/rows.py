@@ -37,7 +37,9 @@ def rows(entries: Iterable[ConfigEntry], resource: Any, request: Any) -> list[An
 
 
 def _documented(kind: int, request: Any) -> Callable[[str], str | None]:
-    if not request.include_documentation or kind == BROKER_LOGGER_RESOURCE:
+    if kind == BROKER_LOGGER_RESOURCE:
+        return lambda _name: ""
+    if not request.include_documentation:
         return lambda _name: None
     from kraft_node.base.config.documentation import documentation  # noqa: PLC0415
 

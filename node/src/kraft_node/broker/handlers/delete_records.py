@@ -32,7 +32,7 @@ def delete_records(
 ) -> Any:
     """One answer per partition, when all are decided or the request has timed out.
 
-    If a partition is named several times, the last offset counts, as in Kafka.
+    If a partition is named several times, the last offset counts; a topic without partitions has no row, as in Kafka.
     """
     requested: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -56,7 +56,8 @@ def delete_records(
             except KafkaError as error:
                 row.error_code = error.code
             rows.append(row)
-        topics.append(Response.DeleteRecordsTopicResult(name, rows))
+        if rows:
+            topics.append(Response.DeleteRecordsTopicResult(name, rows))
     response = Response(topics=topics)
     if waiting:
         WaitingDeletes(scheduler, ctx, response, waiting, request.timeout_ms)
