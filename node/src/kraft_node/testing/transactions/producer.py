@@ -192,6 +192,10 @@ class ProducerProcess:
 
     # -- records
 
+    def timestamp(self) -> int:
+        """The timestamp of the next record."""
+        return START_WALL_MS + int(self.session.world.now_ms)
+
     def make(self, partition: tuple[str, int], values: Sequence[str], key: bytes = b"k") -> SentBatch:
         """A batch of the present transaction; `values` must be unique."""
         assert self.current is not None
@@ -199,7 +203,7 @@ class ProducerProcess:
         self._sequences[partition] = sequence + len(values)
         raw = build_batch(
             [(key, value.encode()) for value in values],
-            timestamp=START_WALL_MS + int(self.session.world.now_ms),
+            timestamp=self.timestamp(),
             compression=self._rng.choice((0, 0, 0, 4)),
             producer_id=self._producer_id,
             producer_epoch=self._epoch,

@@ -145,6 +145,7 @@ class PlainWriter:
 
     pause_ms = PLAIN_PAUSE_MS
     """The longest pause between two rounds."""
+    process: type[ProducerProcess] = ProducerProcess
 
     def __init__(self, cluster: SimCluster, ledger: Ledger, name: str, partitions: list[tuple[str, int]]) -> None:
         self.session = ClusterSession(cluster, name)
@@ -152,7 +153,7 @@ class PlainWriter:
         self._partitions = partitions
         self._rng = cluster.world.rng
         by_id = self._rng.random() < 0.5
-        self._producer = ProducerProcess(self.session, ledger, None, 60_000, by_id=by_id)
+        self._producer = self.process(self.session, ledger, None, 60_000, by_id=by_id)
 
     @property
     def acknowledged(self) -> int:

@@ -4,6 +4,6 @@ parts       what a seed has: each part is in about half of the seeds, so that ev
 scenario    one seed, from formatted disks to the verdict
 faults      faults that the other scenarios lack: deaths inside an event, power lost after an ISR has shrunk
 settings, quotas, growth, directories, access   operators that change a cluster under load
-retained, lossy   clients of topics with retention, and with unclean elections
+retained, aged, lossy   clients of topics with retention by size and by time, and with unclean elections
 resources   the laws of resources
 """

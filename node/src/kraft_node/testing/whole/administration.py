@@ -6,6 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.testing.whole.access import AclOperator, Guest
+from kraft_node.testing.whole.aged import TOPIC as AGED
 from kraft_node.testing.whole.directories import DirectoryOperator, unmoved
 from kraft_node.testing.whole.growth import GrowthOperator
 from kraft_node.testing.whole.quotas import QuotasOperator
@@ -47,8 +48,9 @@ class Administration:
         self.directories = DirectoryOperator(cluster, "directories", rng, movable) if parts.directories else None
         topics = [*scenario.topics, *scenario.other_topics]
         groups = ["pure"] if parts.groups else []
+        changed = [name for name in topics if name not in (KEPT, AGED)]
         self.settings = (
-            SettingsOperator(cluster, checker, "settings", rng, [name for name in topics if name != KEPT], groups)
+            SettingsOperator(cluster, checker, "settings", rng, changed, groups)
             if parts.settings else None
         )  # fmt: skip
         self.quotas = QuotasOperator(cluster, checker, "quotas", rng, THROTTLED) if parts.quotas else None

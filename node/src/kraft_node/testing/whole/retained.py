@@ -25,6 +25,8 @@ from kraft_protocol.wire import messages as m
 from kraft_protocol.wire.api import ApiKey
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kraft_node.testing.cluster_scenario import ClusterScenario
 
 TOPIC: Final = "kept"
@@ -101,24 +103,30 @@ class RetainedReader(GrouplessReader):
 
 
 class RetentionOperator(ChangesOperator):
-    """Changes the retention of the topic."""
+    """Changes the retention of a topic."""
 
-    def __init__(self, scenario: ClusterScenario, name: str, rng: random.Random) -> None:
+    def __init__(
+        self, scenario: ClusterScenario, name: str, rng: random.Random, topic: str, key: str, values: Sequence[int]
+    ) -> None:
+        """`key`: `retention.bytes` or `retention.ms`; in the end it has the first of `values`."""
         super().__init__(scenario.cluster, name, rng, CHANGES_MS)
+        self._topic, self._key, self._values = topic, key, values
+        self.requested: set[int] = set()
 
     async def change(self) -> None:
         """Request another retention."""
-        await self.ask(*self._request(self._rng.choice(RETENTIONS)))
+        await self.ask(*self._request(self._rng.choice(self._values)))
 
     async def restore(self) -> None:
-        """Set the smallest retention."""
-        await self.ask_surely(*self._request(RETENTIONS[0]))
+        """Set the first retention."""
+        await self.ask_surely(*self._request(self._values[0]))
 
     def _request(self, retention: int) -> Any:
         request = m.IncrementalAlterConfigsRequest
-        self.session.note(f"retention of {TOPIC} to {retention}")
-        row = request.AlterableConfig(name="retention.bytes", config_operation=0, value=str(retention))
-        resource = request.AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[row])
+        self.requested.add(retention)
+        self.session.note(f"{self._key} of {self._topic} to {retention}")
+        row = request.AlterableConfig(name=self._key, config_operation=0, value=str(retention))
+        resource = request.AlterConfigsResource(resource_type=2, resource_name=self._topic, configs=[row])
         made = request(resources=[resource], validate_only=False)
         return ApiKey.INCREMENTAL_ALTER_CONFIGS, ALTER, made, lambda answer: answer.responses[0].error_code
 
@@ -138,7 +146,7 @@ class RetainedClients:
             RetainedReader(cluster, self.ledger, f"rr{number}", [self._partition], committed=bool(number))
             for number in range(rng.randint(1, 2))
         ]
-        self.retention = RetentionOperator(scenario, "retention", rng)
+        self.retention = RetentionOperator(scenario, "retention", rng, TOPIC, "retention.bytes", RETENTIONS)
         self.erasers = [Eraser(cluster, self.ledger, "re", self._partition)] if rng.random() < ERASED_SHARE else []
 
     @property
@@ -178,4 +186,4 @@ class RetainedClients:
         return found
 
 
-__all__ = ["KEYS", "TOPIC", "RetainedClients", "topics"]
+__all__ = ["KEYS", "TOPIC", "RetainedClients", "RetainedReader", "RetentionOperator", "topics"]

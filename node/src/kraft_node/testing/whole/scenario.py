@@ -22,7 +22,7 @@ from kraft_node.testing.transactions.clients import (
     TransactionClients,
     transaction_settings,
 )
-from kraft_node.testing.whole import access, lossy, retained
+from kraft_node.testing.whole import access, aged, lossy, retained
 from kraft_node.testing.whole.administration import Administration
 from kraft_node.testing.whole.faults import WholeFaults
 from kraft_node.testing.whole.parts import parts_of
@@ -69,6 +69,7 @@ class WholeScenario(ClusterScenario):
         self.groups = GroupClients(self, self.counts, PATTERN) if parts.groups else None
         self.lossy = lossy.LossyClients(self.cluster, self.checker, self.laws) if parts.lossy else None
         self.retained = retained.RetainedClients(self) if parts.retained else None
+        self.aged = aged.AgedClients(self) if parts.aged else None
         self.statics: list[StaticConsumer] = []
         self.administration = Administration(self, parts, self.counts, lambda: self.movable)
 
@@ -102,7 +103,7 @@ class WholeScenario(ClusterScenario):
             found |= sasl_settings(rng.choice(SESSIONS_MS), guests)
         if parts.access:
             found |= access.KEYS
-        if parts.retained:
+        if parts.retained or parts.aged:
             found |= retained.KEYS
         return found
 
@@ -121,6 +122,8 @@ class WholeScenario(ClusterScenario):
             found |= lossy.topics(random.Random(f"lossy topic of {self.world.seed}"))
         if parts.retained:
             found |= retained.topics()
+        if parts.aged:
+            found |= aged.topics(self.world.seed)
         if parts.access:
             found |= access.TOPICS
         return found
@@ -143,7 +146,7 @@ class WholeScenario(ClusterScenario):
     @property
     def acknowledged(self) -> int:
         """Batches acknowledged to all producers."""
-        more = (self.transactions, self.retained)
+        more = (self.transactions, self.retained, self.aged)
         return super().acknowledged + sum(each.acknowledged for each in more if each is not None)
 
     @property
@@ -154,7 +157,7 @@ class WholeScenario(ClusterScenario):
             found += self.transactions.workers + self.transactions.operators
         if self.groups is not None:
             found += self.groups.members
-        for part in (self.secured, self.lossy, self.retained):
+        for part in (self.secured, self.lossy, self.retained, self.aged):
             if part is not None:
                 found += part.workers
         return found + self.statics + self.administration.workers
@@ -190,10 +193,9 @@ class WholeScenario(ClusterScenario):
         super()._audit()
         if self.transactions is not None:
             self.transactions.audit()
-        if self.lossy is not None:
-            self.lossy.judge()
-        if self.retained is not None:
-            self.retained.judge()
+        for part in (self.lossy, self.retained, self.aged):
+            if part is not None:
+                part.judge()
         self.administration.judge()
         self._stop_if_broken()
         self._judge_resources()
