@@ -18,6 +18,7 @@ from kraft_node.testing.groups.stability import coordinating, existing, unstable
 
 if TYPE_CHECKING:
     from kraft_node.testing.cluster_scenario import ClusterScenario
+    from kraft_node.testing.workloads.session import Worker
 
 STABLE_MAX_MS: Final = 60_000.0
 """After all faults, each group is stable within this time."""
@@ -56,10 +57,7 @@ class GroupClients:
 
     def is_newest(self, node_id: int, group: str) -> bool:
         """Whether the node coordinates the group, and no later leader was elected."""
-        for machine in self._scenario.cluster.brokers:
-            if machine.config.node_id == node_id:
-                return coordinating(machine, group, self._scenario.laws.newest_epoch) is not None
-        return False
+        return is_newest(self._scenario, node_id, group)
 
     def make(self, rng: random.Random) -> None:
         """Make the members of a group of KIP-848, and in some seeds of a group with both protocols."""
@@ -95,17 +93,7 @@ class GroupClients:
     def pause_some(self, rng: random.Random) -> None:
         """Pause each member now and then until the faults are over."""
         for member in self.members:
-            self._scenario.world.at(rng.random() * 3000, self._pause, member, rng)
-
-    def _pause(self, member: SimulatedMember | ClassicMember, rng: random.Random) -> None:
-        """Pause a member: the coordinator may give its partitions to others."""
-        world = self._scenario.world
-        if member.stopping or self._scenario.troubles.over:
-            return
-        pause_ms = rng.choice(PAUSES_MS)
-        member.session.note(f"is paused for {pause_ms:.0f} ms")
-        member.session.pause(pause_ms)
-        world.at(pause_ms + rng.random() * 8000, self._pause, member, rng)
+            pause_sometimes(self._scenario, member, rng)
 
     # -- the end
 
@@ -149,4 +137,27 @@ class GroupClients:
             ownership.judge()
 
 
-__all__ = ["GroupClients", "group_settings"]
+def is_newest(scenario: ClusterScenario, node_id: int, group: str) -> bool:
+    """Whether the node coordinates the group, and no later leader was elected."""
+    for machine in scenario.cluster.brokers:
+        if machine.config.node_id == node_id:
+            return coordinating(machine, group, scenario.laws.newest_epoch) is not None
+    return False
+
+
+def pause_sometimes(scenario: ClusterScenario, member: Worker, rng: random.Random) -> None:
+    """Pause a member now and then until the faults are over: the coordinator may give its partitions to others."""
+    world = scenario.world
+
+    def pause() -> None:
+        if member.stopping or scenario.troubles.over:
+            return
+        pause_ms = rng.choice(PAUSES_MS)
+        member.session.note(f"is paused for {pause_ms:.0f} ms")
+        member.session.pause(pause_ms)
+        world.at(pause_ms + rng.random() * 8000, pause)
+
+    world.at(rng.random() * 3000, pause)
+
+
+__all__ = ["GroupClients", "group_settings", "is_newest", "pause_sometimes"]

@@ -56,10 +56,12 @@ class Users:
         """Passwords of requests without an answer. A broker may still forward one, so that it replaces a later one."""
         self.old: str | None = None
         """Passwords that are not valid any more, once brokers have read the metadata."""
+        self.is_calm = False
+        """Whether honest clients always use PLAIN from now on, so that no connection ends when it logs in again."""
 
     def login(self) -> Login:
         """A login of an honest client: by PLAIN, or by SCRAM with a password that may be valid."""
-        if self.passwords and self._world.rng.random() < 0.5:
+        if self.passwords and not self.is_calm and self._world.rng.random() < 0.5:
             return SaslLogin(self.scram(self._world.rng.choice(self.passwords)), "host")
         return SaslLogin(PlainCredentials(*CLIENT), "host")
 

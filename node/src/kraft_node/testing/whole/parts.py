@@ -9,6 +9,7 @@ from typing import Final
 SHARES: Final = {
     "groups": 0.55, "transactions": 0.55, "secured": 0.35, "statics": 0.35, "directories": 0.6, "growth": 0.5,
     "settings": 0.6, "quotas": 0.35, "access": 0.7, "lossy": 0.4, "retained": 0.5, "aged": 0.5,
+    "cooperative": 0.5,
 }  # fmt: skip
 """Share of the seeds with each part; of `access`, of the seeds with `secured`: without a login, all clients are one."""
 
@@ -41,6 +42,8 @@ class Parts:
     """A topic with a small `retention.bytes` whose records are also deleted."""
     aged: bool
     """A topic with a small `retention.ms`."""
+    cooperative: bool
+    """A classic group that rebalances cooperatively."""
 
     def __str__(self) -> str:
         return ", ".join(field.name for field in fields(self) if getattr(self, field.name)) or "nothing more"

@@ -24,6 +24,8 @@ from kraft_node.testing.transactions.clients import (
 )
 from kraft_node.testing.whole import access, aged, lossy, retained
 from kraft_node.testing.whole.administration import Administration
+from kraft_node.testing.whole.cooperative import GROUP as COOPERATIVE
+from kraft_node.testing.whole.cooperative import CooperativeClients
 from kraft_node.testing.whole.faults import WholeFaults
 from kraft_node.testing.whole.parts import parts_of
 from kraft_node.testing.whole.resources import extra_connections, opened_often, unfreed
@@ -70,6 +72,7 @@ class WholeScenario(ClusterScenario):
         self.lossy = lossy.LossyClients(self.cluster, self.checker, self.laws) if parts.lossy else None
         self.retained = retained.RetainedClients(self) if parts.retained else None
         self.aged = aged.AgedClients(self) if parts.aged else None
+        self.cooperative = CooperativeClients(self, self.counts) if parts.cooperative else None
         self.statics: list[StaticConsumer] = []
         self.administration = Administration(self, parts, self.counts, lambda: self.movable)
 
@@ -139,7 +142,8 @@ class WholeScenario(ClusterScenario):
     def groups_read(self) -> list[str]:
         """All groups that read topics of the checker."""
         found = ["g0", *(() if self.groups is None else sorted(self.groups.ownerships))]
-        return [*found, STATIC] if self.parts.statics else found
+        of_parts = {STATIC: self.parts.statics, COOPERATIVE: self.parts.cooperative}
+        return [*found, *(group for group, is_there in of_parts.items() if is_there)]
 
     # -- clients
 
@@ -157,6 +161,8 @@ class WholeScenario(ClusterScenario):
             found += self.transactions.workers + self.transactions.operators
         if self.groups is not None:
             found += self.groups.members
+        if self.cooperative is not None:
+            found += self.cooperative.members
         for part in (self.secured, self.lossy, self.retained, self.aged):
             if part is not None:
                 found += part.workers
@@ -170,26 +176,37 @@ class WholeScenario(ClusterScenario):
             self.groups.make(rng)
         if self.parts.statics:
             self.statics = make_statics(self.cluster, self.checker, self.counts, rng)
+        if self.cooperative is not None:
+            self.cooperative.make()
         super()._start_clients()
         if self.transactions is not None:
             self.transactions.pause_some(rng)
         if self.groups is not None:
             self.groups.pause_some(rng)
+        if self.cooperative is not None:
+            self.cooperative.pause_some()
         AppendRefusals(self, lambda broker: [broker.transactions.runtime, broker.groups.runtime], REFUSED_SHARE)
 
     # -- the end
 
     def _before_the_end(self) -> None:
         self.administration.restore()
-        if self.groups is not None:
-            self.groups.settle()
-            self._stop_if_broken()
+        if self.secured is not None:
+            self.secured.users.is_calm = (
+                True  # a member whose heartbeat has no answer joins again: no group would settle
+            )
+        for part in (self.groups, self.cooperative):
+            if part is not None:
+                part.settle()
+                self._stop_if_broken()
         if self.secured is not None:
             self.secured.judge()
 
     def _audit(self) -> None:
         if self.groups is not None:
             self.groups.judge()
+        if self.cooperative is not None:
+            self.cooperative.ownership.judge()
         super()._audit()
         if self.transactions is not None:
             self.transactions.audit()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kraft_node.testing.workloads.fetching import PartitionReader
 from kraft_node.testing.workloads.session import PAUSE_MS, ClusterSession
@@ -41,6 +41,7 @@ class Consumer:
     fetcher: type[PartitionReader] = PartitionReader
     instance_id: str | None = None
     """Of a static member (KIP-345)."""
+    protocol = "range"
 
     def __init__(
         self, cluster: SimCluster, checker: Checker, name: str, group: str, topics: dict[str, int], *, sessions: bool
@@ -101,11 +102,17 @@ class Consumer:
 
     async def _join(self) -> Sequence[tuple[str, int]]:
         """Join the group. Returns the assigned partitions."""
+        return await self._sync(await self._join_group())
+
+    def _subscription(self) -> bytes:
+        """What the leader learns of this member."""
         subscription = codec.encode(stored.ConsumerProtocolSubscription(topics=sorted(self.topics)), PROTOCOL_VERSION)
-        protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(
-            name="range", metadata=PROTOCOL_VERSION.to_bytes(2, "big") + subscription
-        )
+        return PROTOCOL_VERSION.to_bytes(2, "big") + subscription
+
+    async def _join_group(self) -> Any:
+        """Join the next generation. Returns the answer, which came once all members had joined."""
         while True:
+            protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(name=self.protocol, metadata=self._subscription())
             request = m.JoinGroupRequest(
                 group_id=self.group,
                 session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -120,10 +127,12 @@ class Consumer:
                 self._member = joined.member_id
                 continue
             if joined.error_code:
-                self.session.expect(joined.error_code, *self._outs, what="join")
-                raise Rejoin(ErrorCode(joined.error_code).name)
-            break
-        self._member, self._generation = joined.member_id, joined.generation_id
+                self._refused(joined.error_code, "join")
+            self._member, self._generation = joined.member_id, joined.generation_id
+            return joined
+
+    async def _sync(self, joined: Any) -> Sequence[tuple[str, int]]:
+        """Send the assignments of all members if this member is the leader. Returns its own partitions."""
         assignments = self._assign(joined) if joined.leader == joined.member_id else []
         sync = m.SyncGroupRequest(
             group_id=self.group,
@@ -131,32 +140,25 @@ class Consumer:
             member_id=self._member,
             group_instance_id=self.instance_id,
             protocol_type="consumer",
-            protocol_name="range",
+            protocol_name=self.protocol,
             assignments=assignments,
         )
         synced = await self._ask(ApiKey.SYNC_GROUP, SYNC, sync, JOIN_TIMEOUT_MS)
         if synced.error_code:
-            self.session.expect(synced.error_code, *self._outs, what="sync")
-            raise Rejoin(ErrorCode(synced.error_code).name)
+            self._refused(synced.error_code, "sync")
         assignment = codec.decode(stored.ConsumerProtocolAssignment, synced.assignment[2:], PROTOCOL_VERSION)
         return [(topic.topic, index) for topic in assignment.assigned_partitions for index in topic.partitions]
+
+    def _refused(self, code: int, what: str) -> NoReturn:
+        """Raise Rejoin for the error of an answer, or Surprise."""
+        self.session.expect(code, *self._outs, what=what)
+        raise Rejoin(ErrorCode(code).name)
 
     def _assign(self, joined: Any) -> list[Any]:
         """The work of the group's leader: assign partitions round-robin."""
         members = sorted(member.member_id for member in joined.members)
         parts = [(topic, index) for topic, count in sorted(self.topics.items()) for index in range(count)]
-        made = []
-        for place, member in enumerate(members):
-            own: dict[str, list[int]] = {}
-            for topic, index in parts[place :: len(members)]:
-                own.setdefault(topic, []).append(index)
-            kind = stored.ConsumerProtocolAssignment.TopicPartition
-            assignment = stored.ConsumerProtocolAssignment(
-                assigned_partitions=[kind(topic=topic, partitions=indexes) for topic, indexes in own.items()]
-            )
-            raw = PROTOCOL_VERSION.to_bytes(2, "big") + codec.encode(assignment, PROTOCOL_VERSION)
-            made.append(m.SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=raw))
-        return made
+        return assignments({member: parts[place :: len(members)] for place, member in enumerate(members)})
 
     async def _heartbeat(self) -> bool:
         """Whether the generation continues."""
@@ -170,8 +172,7 @@ class Consumer:
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             return False
         if answer.error_code:
-            self.session.expect(answer.error_code, *self._outs, what="heartbeat")
-            raise Rejoin(ErrorCode(answer.error_code).name)
+            self._refused(answer.error_code, "heartbeat")
         return True
 
     async def _leave(self) -> None:
@@ -189,13 +190,13 @@ class Consumer:
         self.checker.committed(asked, found, self.session.name)
         return {partition: max(offset, 0) for partition, offset in found.items()}
 
-    async def _commit(self) -> None:
-        """Commit all positions. Without a response the member starts anew. The request may still be under way, and
-        must not be taken for a request of the next generation.
+    async def _commit(self) -> set[ErrorCode]:
+        """Commit all positions that have moved. Returns the error codes. Without a response the member starts anew. The
+        request may still be under way, and must not be taken for a request of the next generation.
         """
         positions = self._fetcher.moved()
         if not positions:
-            return
+            return set()
         by_topic: dict[str, list[Any]] = {}
         for (topic, index), offset in positions.items():
             row = m.OffsetCommitRequest.OffsetCommitRequestPartition(
@@ -217,16 +218,34 @@ class Consumer:
         self.checker.committing(self.group, positions)
         asked = self.checker.now()
         answer = await self._ask(ApiKey.OFFSET_COMMIT, COMMIT, request)
-        done = {}
+        done, codes = {}, set()
         for topic in answer.topics:
             for row in topic.partitions:
-                code = row.error_code
+                code = ErrorCode(row.error_code)
+                codes.add(code)
                 if code == ErrorCode.NONE:
                     done[topic.name, row.partition_index] = positions[topic.name, row.partition_index]
                 else:
                     self.session.expect(code, *self._outs, ErrorCode.REQUEST_TIMED_OUT, what="offset commit")
         self.checker.commit_done(self.group, done, asked)
         self._fetcher.settled(done)
+        return codes
+
+
+def assignments(of_members: Mapping[str, Iterable[tuple[str, int]]]) -> list[Any]:
+    """The partitions of each member, as the leader sends them."""
+    made = []
+    kind = stored.ConsumerProtocolAssignment.TopicPartition
+    for member, partitions in of_members.items():
+        own: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            own.setdefault(topic, []).append(index)
+        assignment = stored.ConsumerProtocolAssignment(
+            assigned_partitions=[kind(topic=topic, partitions=indexes) for topic, indexes in own.items()]
+        )
+        raw = PROTOCOL_VERSION.to_bytes(2, "big") + codec.encode(assignment, PROTOCOL_VERSION)
+        made.append(m.SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=raw))
+    return made
 
 
 async def fetch_committed(

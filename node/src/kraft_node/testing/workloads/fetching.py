@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.testing.workloads.session import METADATA_VERSION, PAUSE_MS, ClusterSession
@@ -64,6 +64,15 @@ class PartitionReader:
         self.epochs = {}
         if self._sessions is not None:
             self._sessions.clear()
+
+    def change(self, kept: Iterable[tuple[str, int]], added: Mapping[tuple[str, int], int]) -> None:
+        """Give up all partitions but those `kept`, and add partitions at these positions."""
+        stays = frozenset(kept)
+        for of in (self.positions, self._settled, self.high_watermarks, self.epochs):
+            for partition in [each for each in of if each not in stays]:
+                del of[partition]
+        self.positions.update(added)
+        self._settled.update(added)
 
     def moved(self) -> dict[tuple[str, int], int]:
         """The positions that have changed since they were last `settled`."""

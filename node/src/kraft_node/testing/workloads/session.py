@@ -44,10 +44,11 @@ class Worker(Protocol):
 class ClusterSession:
     """One client's view of the cluster."""
 
-    def __init__(self, cluster: SimCluster, name: str) -> None:
+    def __init__(self, cluster: SimCluster, name: str, host: SimHost | None = None) -> None:
+        """`host`: the host of another session of the same process."""
         self.name = name
         self.world: World = cluster.world
-        self.host: SimHost = cluster.client_host(name)
+        self.host: SimHost = host or cluster.client_host(name)
         self._net = cluster.network.host(self.host)
         self._bootstrap = cluster.bootstrap
         self._security = cluster.security
