@@ -7,8 +7,8 @@ A member tells the leader what it owns and since which generation, in version 3 
 
 Laws, besides those of groups (`offsets`, and `owners` and `epoch owner` of `groups.ownership`):
 
-- `handover`   a member may commit until it joins the next generation; the next owner of a partition that was given up
-  in order begins exactly where the former owner has stopped
+- `handover`   a member may commit until it joins the next generation, but not once another member has its partition.
+  The next owner of a partition that was given up in order begins exactly where the former owner has stopped
 - `claimed`    in one generation, two members never say that they own the same partition
 - `settled`    after all faults, the members share all partitions evenly in one stable generation
 """
@@ -139,6 +139,8 @@ class Handovers:
         self._given: dict[Partition, GivenUp] = {}
         self.takes: Counter[Partition] = Counter()
         """How often each partition got an owner."""
+        self.owners: dict[Partition, str] = {}
+        """The last member that got each partition."""
         self.judged = 0
 
     def give(self, member: str, positions: Mapping[Partition, int], takes: Mapping[Partition, int]) -> None:
@@ -154,9 +156,10 @@ class Handovers:
         """A member gives up partitions that it has never read."""
         self._given.update(unread)
 
-    def take(self, partitions: Iterable[Partition]) -> dict[Partition, GivenUp]:
+    def take(self, member: str, partitions: Iterable[Partition]) -> dict[Partition, GivenUp]:
         """A member gets partitions. Returns where their former owners stopped."""
         self.takes.update(partitions)
+        self.owners.update(dict.fromkeys(partitions, member))
         return {partition: self._given.pop(partition) for partition in partitions if partition in self._given}
 
     def judge(self, member: str, partition: Partition, former: GivenUp, begins: int) -> None:
@@ -276,7 +279,7 @@ class CooperativeConsumer(Consumer):
         counts, before = self._is_newest, self.owned
         if counts:
             self._ownership.assigned_in(self.generation, self._member, before | target)
-        self._former |= self._handovers.take(target - before)
+        self._former |= self._handovers.take(self._member, target - before)
         self.owned = before | target
         world = self.session.world
         self._ownership.assigned_to(self._member, self.owned if counts else before, world.now_ms)
@@ -322,7 +325,13 @@ class CooperativeConsumer(Consumer):
         return False
 
     async def _commit(self) -> set[ErrorCode]:
+        moved, owners = self._fetcher.moved(), self._handovers.owners
+        lost = {partition: owners[partition] for partition in moved if owners[partition] != self._member}
         codes = await super()._commit()
+        for partition, owner in sorted(lost.items()):
+            if partition not in self._fetcher.moved():
+                text = f"{self._member} has committed {moved[partition]} to {self.group}, but {owner} owns it"
+                self.checker.broken("handover", partition, text)
         if ErrorCode.REBALANCE_IN_PROGRESS in codes and self._generation == self.generation and self._is_newest:
             text = f"{self._member} owns partitions in generation {self.generation}, and may not commit before it joins"
             self.checker.broken("handover", self.group, text)
