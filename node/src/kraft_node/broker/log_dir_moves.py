@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 STEP_BYTES: Final = 1 << 20
 """Bytes copied at once: a millisecond or two, then requests get their turn."""
+ROLLS_MAX: Final = 8
+"""Segments that the copy begins in a step: many, if the topic's segments have become smaller."""
 LAST_STEPS: Final = 8
 """Steps done at once when all other conditions hold: otherwise a busy producer could stay ahead of the copy
 forever."""
@@ -357,15 +359,14 @@ class LogDirMoves:
 
 
 def copy_some(source: Log, copy: Log) -> int:
-    """Append the next part to the copy, about STEP_BYTES. Returns the appended bytes. Raises KafkaError."""
+    """Append the next part to the copy, at most about STEP_BYTES. Returns the appended bytes. Raises KafkaError."""
     if copy.end_offset < source.start_offset:
         copy.reset_to(source.start_offset)
     size = 0
     if copy.end_offset < source.end_offset:
         found = source.read(copy.end_offset, STEP_BYTES).records
         records = found if isinstance(found, bytes) else found.read()
-        size = len(records)
-        if not size:
+        if not records:
             copy.skip_to(source.end_offset)
         else:
             first = int.from_bytes(records[:8], "big")
@@ -373,7 +374,9 @@ def copy_some(source: Log, copy: Log) -> int:
                 copy.truncate_to(first)  # the log starts within the batch, or the copy has a gap where it ends
                 if copy.end_offset < first:
                     return 0  # it continues from there
-            copy.append_as_follower(records)
+            before = copy.size_bytes
+            copy.append_as_follower(records, rolls_max=ROLLS_MAX)
+            size = copy.size_bytes - before
     copy.high_watermark = min(max(source.high_watermark, copy.start_offset), copy.end_offset)
     if source.start_offset > copy.start_offset:
         copy.delete_records(min(source.start_offset, copy.high_watermark))

@@ -126,14 +126,17 @@ def append_own(
     return AppendInfo(base, last, NO_TIMESTAMP, log.start_offset)
 
 
-def append_as_follower(log: AppendedLog, records: Buffer, leader_epoch: int | None) -> AppendInfo:
+def append_as_follower(
+    log: AppendedLog, records: Buffer, leader_epoch: int | None, rolls_max: int | None = None
+) -> AppendInfo:
     """See `Log.append_as_follower`."""
     first_base = log.end_offset
     now_ms = log.dir.env.clock.wall_ms()
     headers = _checked(log, whole_batches(records, with_junk=True))
     view = memoryview(records)
     done = 0
-    while done < len(headers):
+    segments_max = None if rolls_max is None else len(log.segments) + rolls_max
+    while done < len(headers) and (segments_max is None or len(log.segments) < segments_max):
         header = headers[done]
         base, start, epoch = header.base_offset, header.position, header.partition_leader_epoch
         if base < log.end_offset:

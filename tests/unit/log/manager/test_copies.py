@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraft_node.broker.log_dir_moves import copy_some, cut_what_differs
+from kraft_node.broker.log_dir_moves import ROLLS_MAX, copy_some, cut_what_differs
 from kraft_node.log.compaction.cleaning import STOPPED, Cleaning
 from kraft_node.log.config import LogConfig, make_config
 from kraft_node.log.errors import CutLater
@@ -206,6 +206,26 @@ def test_a_copy_takes_over_the_log_start() -> None:
     log.high_watermark = 1
     copy_some(log, copy)
     assert copy.high_watermark == 2
+
+
+@pytest.mark.parametrize("small", [{"internal.segment.bytes": "100"}, {"segment.ms": "1"}])
+def test_a_step_of_a_copy_begins_few_segments(small: dict[str, str]) -> None:
+    """A log with large segments moved after they had become small; its copy began 150 segments in one event."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for number in range(60):
+        log.append_as_leader(batch(b"a" * 50, timestamp=NOW + 1000 * number), 0, NOW)
+    copy = manager.futures.create("t", 0, ID, next(each for each in manager.directories if each is not log.dir))
+    copy.set_config(make_config(small))
+    steps = 0
+    while copy.end_offset < log.end_offset:
+        before = len(copy.segments)
+        assert copy_some(log, copy) > 0
+        assert len(copy.segments) - before <= ROLLS_MAX
+        steps += 1
+    assert steps > 5
+    assert copy.size_bytes == log.size_bytes
 
 
 def with_a_lost_segment(config: LogConfig) -> tuple[Node, list[Record]]:
