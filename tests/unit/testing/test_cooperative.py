@@ -58,7 +58,7 @@ def _judged(begins: int) -> list[str]:
     checker = Checker(World(1))
     handovers = Handovers(checker, "g")
     handovers.give("a", {("t", 0): 7}, handovers.takes)
-    (partition, former), *_ = handovers.take("b", [("t", 0)]).items()
+    (partition, former), *_ = handovers.take("b", 2, [("t", 0)]).items()
     handovers.judge("b", partition, former, begins)
     return [finding.law for finding in checker.findings]
 
@@ -71,9 +71,17 @@ def test_the_next_owner_begins_where_the_former_one_stopped(begins: int, broken:
 def test_a_member_that_is_late_does_not_tell_where_a_later_owner_begins() -> None:
     handovers = Handovers(Checker(World(1)), "g")
     takes = dict(handovers.takes)
-    handovers.take("b", [("t", 0)])
+    handovers.take("b", 2, [("t", 0)])
     handovers.give("a", {("t", 0): 7}, takes)
-    assert handovers.take("b", [("t", 0)]) == {}
+    assert handovers.take("b", 2, [("t", 0)]) == {}
+
+
+def test_a_paused_member_that_reads_an_old_assignment_is_not_the_owner() -> None:
+    """Seed 61067 took it for the owner."""
+    handovers = Handovers(Checker(World(1)), "g")
+    handovers.take("b", 6, [("t", 0)])
+    handovers.take("a", 3, [("t", 0)])
+    assert handovers.owners["t", 0].member == "b"
 
 
 def test_two_owners_in_one_generation_break_the_law() -> None:

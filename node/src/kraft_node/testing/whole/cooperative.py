@@ -130,6 +130,16 @@ class GivenUp(NamedTuple):
     offset: int
 
 
+class Owner(NamedTuple):
+    """The generation in which a member got a partition, and the member."""
+
+    generation: int
+    member: str
+
+
+NOBODY: Final = Owner(NO_GENERATION, "")
+
+
 class Handovers:
     """Partitions that were given up in order, and have no new owner yet."""
 
@@ -139,8 +149,8 @@ class Handovers:
         self._given: dict[Partition, GivenUp] = {}
         self.takes: Counter[Partition] = Counter()
         """How often each partition got an owner."""
-        self.owners: dict[Partition, str] = {}
-        """The last member that got each partition."""
+        self.owners: dict[Partition, Owner] = {}
+        """The owner in the latest generation."""
         self.judged = 0
 
     def give(self, member: str, positions: Mapping[Partition, int], takes: Mapping[Partition, int]) -> None:
@@ -156,10 +166,11 @@ class Handovers:
         """A member gives up partitions that it has never read."""
         self._given.update(unread)
 
-    def take(self, member: str, partitions: Iterable[Partition]) -> dict[Partition, GivenUp]:
-        """A member gets partitions. Returns where their former owners stopped."""
+    def take(self, member: str, generation: int, partitions: Iterable[Partition]) -> dict[Partition, GivenUp]:
+        """A member gets partitions. Returns where their former owners stopped. A paused member may be late."""
         self.takes.update(partitions)
-        self.owners.update(dict.fromkeys(partitions, member))
+        for partition in partitions:
+            self.owners[partition] = max(self.owners.get(partition, NOBODY), Owner(generation, member))
         return {partition: self._given.pop(partition) for partition in partitions if partition in self._given}
 
     def judge(self, member: str, partition: Partition, former: GivenUp, begins: int) -> None:
@@ -279,7 +290,7 @@ class CooperativeConsumer(Consumer):
         counts, before = self._is_newest, self.owned
         if counts:
             self._ownership.assigned_in(self.generation, self._member, before | target)
-        self._former |= self._handovers.take(self._member, target - before)
+        self._former |= self._handovers.take(self._member, self.generation, target - before)
         self.owned = before | target
         world = self.session.world
         self._ownership.assigned_to(self._member, self.owned if counts else before, world.now_ms)
@@ -326,7 +337,7 @@ class CooperativeConsumer(Consumer):
 
     async def _commit(self) -> set[ErrorCode]:
         moved, owners = self._fetcher.moved(), self._handovers.owners
-        lost = {partition: owners[partition] for partition in moved if owners[partition] != self._member}
+        lost = {at: owners[at].member for at in moved if owners[at].generation > self.generation}
         codes = await super()._commit()
         for partition, owner in sorted(lost.items()):
             if partition not in self._fetcher.moved():
