@@ -130,14 +130,14 @@ class GivenUp(NamedTuple):
     offset: int
 
 
-class Owner(NamedTuple):
+class LatestOwner(NamedTuple):
     """The generation in which a member got a partition, and the member."""
 
     generation: int
     member: str
 
 
-NOBODY: Final = Owner(NO_GENERATION, "")
+NOBODY: Final = LatestOwner(NO_GENERATION, "")
 
 
 class Handovers:
@@ -149,7 +149,7 @@ class Handovers:
         self._given: dict[Partition, GivenUp] = {}
         self.takes: Counter[Partition] = Counter()
         """How often each partition got an owner."""
-        self.owners: dict[Partition, Owner] = {}
+        self.owners: dict[Partition, LatestOwner] = {}
         """The owner in the latest generation."""
         self.judged = 0
 
@@ -170,7 +170,7 @@ class Handovers:
         """A member gets partitions. Returns where their former owners stopped. A paused member may be late."""
         self.takes.update(partitions)
         for partition in partitions:
-            self.owners[partition] = max(self.owners.get(partition, NOBODY), Owner(generation, member))
+            self.owners[partition] = max(self.owners.get(partition, NOBODY), LatestOwner(generation, member))
         return {partition: self._given.pop(partition) for partition in partitions if partition in self._given}
 
     def judge(self, member: str, partition: Partition, former: GivenUp, begins: int) -> None:
