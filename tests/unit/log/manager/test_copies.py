@@ -208,6 +208,20 @@ def test_a_copy_takes_over_the_log_start() -> None:
     assert copy.high_watermark == 2
 
 
+def test_a_copy_that_replaced_its_log_names_its_files_by_their_new_paths() -> None:
+    """Lanes read cold data by the path of the open file. The old path was gone, so the data stayed cold, and a follower
+    that read other partitions as well never got it (seed 1 of the whole world)."""
+    node = Node(["/d1", "/d2"])
+    manager = node.start()
+    log = manager.create("t", 0, ID)
+    for _ in range(3):
+        log.append_as_leader(batch(b"a"), 0, NOW)
+    copied(manager, log)
+    log.twin = None
+    moved = manager.futures.promote("t", 0)
+    assert moved.segments.active.file().path.startswith(f"{moved.path}/")
+
+
 @pytest.mark.parametrize("small", [{"internal.segment.bytes": "100"}, {"segment.ms": "1"}])
 def test_a_step_of_a_copy_begins_few_segments(small: dict[str, str]) -> None:
     """A log with large segments moved after they had become small; its copy began 150 segments in one event."""

@@ -390,6 +390,7 @@ class Futures:
         except OSError as e:
             raise directory.fail(e) from e
         log.path = found.path = path
+        log.segments.release()  # lanes read cold data by the paths of open files
         del self._found[topic, partition]
         manager.put(log)
         if compacted_below >= 0:
