@@ -19,9 +19,9 @@ from kraft_protocol.errors import ErrorCode
 from tests.sim.seeds import checked
 
 KIND = "whole"
-EVERYDAY = (35, 36)
-"""Cheap seeds with four and five parts, every kind of death, and another part in each."""
-AT_NIGHT = (4, 17, 26, 46, 48, 80)
+EVERYDAY = (61078, 61271)
+"""Cheap seeds: one with groups and all kinds of deaths, one with retention by time and a cooperative group."""
+AT_NIGHT = (1, 4, 17, 26, 46, 48, 80)
 
 
 @pytest.mark.parametrize("seed", [*EVERYDAY, *(pytest.param(seed, marks=pytest.mark.slow) for seed in AT_NIGHT)])
