@@ -279,10 +279,13 @@ class LogDirMoves:
         source, copy = partition.log, move.copy
         is_accepted = self._is_accepted(move)
         is_ready = is_accepted and not move.flushing and (move.flushed or not self._lags_in_flush(move))
+        segments_max = len(copy.segments) + ROLLS_MAX
         for _ in range(LAST_STEPS if is_ready else 1):
             self._quota.record(partition.topic, partition.index, copy_some(source, copy))
             if copy.end_offset == source.end_offset:
                 break
+            if len(copy.segments) >= segments_max:
+                return True
         else:
             return True
         if is_ready:

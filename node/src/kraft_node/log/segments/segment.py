@@ -89,7 +89,8 @@ class Segment(SegmentFiles):
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
         if self._since_index > self.owner.index_interval_bytes:
-            self._add_entry(last_offset, position)
+            self._gather_entry(last_offset, position)
+            self._write_if_full(position)
             if self._written_to == position:
                 self.owner.indexed(position)
         elif position == 0:
@@ -102,8 +103,13 @@ class Segment(SegmentFiles):
         """Write successive batches at the end, in one write. After an OSError, the file's rest is unknown."""
         written_to = self._written_to
         self.file().pwrite(self.size, (records,))
+        entry = -1
         for header in headers:
-            self.note_batch(self.size, header.length, header.last_offset, header.max_timestamp)
+            position = self.size
+            if self._gather(position, header.length, header.last_offset, header.max_timestamp):
+                entry = position
+        if entry >= 0:  # once: each write opens two files
+            self._write_if_full(entry)
         if self._written_to != written_to:
             self.owner.indexed(self._written_to)
         self._note_end(headers[-1].next_offset)
@@ -123,20 +129,30 @@ class Segment(SegmentFiles):
 
     def note_batch(self, position: int, length: int, last_offset: int, max_timestamp: int) -> None:
         """As `note`."""
+        if self._gather(position, length, last_offset, max_timestamp):
+            self._write_if_full(position)
+
+    def _gather(self, position: int, length: int, last_offset: int, max_timestamp: int) -> bool:
+        """Note a batch. Returns whether it got an index entry, which waits to be written."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
-        if self._since_index > self.owner.index_interval_bytes:
-            self._add_entry(last_offset, position)
+        has_entry = self._since_index > self.owner.index_interval_bytes
+        if has_entry:
+            self._gather_entry(last_offset, position)
         elif position == 0:
             self.first_timestamp = max_timestamp
         self._since_index += length
         self.size = position + length
+        return has_entry
 
-    def _add_entry(self, last_offset: int, position: int) -> None:
+    def _gather_entry(self, last_offset: int, position: int) -> None:
         self.pending += ENTRY.pack(last_offset - self.base, position)
         self._add_time_entry()
         self._since_index = 0
+
+    def _write_if_full(self, position: int) -> None:
+        """Write the gathered entries, the last of which is for `position`, if they are many or span much of the log."""
         gathered_max = self.owner.dir.pending_index_bytes
         if len(self.pending) >= gathered_max or position - self._written_to >= PENDING_LOG_BYTES_MAX:
             self._written_to = position
