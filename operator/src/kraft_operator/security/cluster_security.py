@@ -10,7 +10,7 @@ import base64
 import binascii
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -264,8 +264,10 @@ class ClusterSecurity:
             trusting, presenting = _addresses(cluster, listed, name)
             return await ask_nodes(name, state, trusting, presenting, role, now)
 
+        brokers = [node.id for node in record.nodes if node.broker]
         hosts = {
-            node.id: names(cluster, node.id, node.broker, outside_of(cluster, node.id, listed)) for node in record.nodes
+            node.id: names(cluster, node.id, node.broker, outside_of(cluster, node.id, brokers, listed))
+            for node in record.nodes
         }
         own = own_listeners(cluster, record, listed)
         requested = {one.name: hosts_requested(one, own[one.name].needed.values()) for one in issued_listeners(cluster)}
@@ -326,12 +328,16 @@ def retained_by(listed: ListedObjects) -> dict[int, list[str]]:
     return {i: text.split(",") for i, text in found.items() if text}
 
 
-def outside_of(cluster: NamedCluster, node_id: int, listed: ListedObjects) -> set[str]:
-    """Hosts and addresses outside of Kubernetes by which clients reach a broker, as far as they are known."""
+def outside_of(cluster: NamedCluster, node_id: int, brokers: Iterable[int], listed: ListedObjects) -> set[str]:
+    """Hosts and addresses outside of Kubernetes by which clients reach a broker, as far as they are known.
+
+    The port of the first connection is open on each machine, and leads to any broker: `brokers` are all of them.
+    """
     found: set[str] = set()
     for listener in cluster.external:
         for service in (cluster.external_service(node_id, listener.name), f"{cluster.name}-{listener.name}"):
             found |= listed.addresses.get(service, frozenset())
     by_machine = any(one.type == "NodePort" and not one.host for one in cluster.external)
-    machine = listed.pods.get(node_id, {}).get("status", {}).get("hostIP", "")
-    return found | ({machine} if by_machine and machine else set())
+    if by_machine:
+        found |= {host for i in brokers if (host := listed.pods.get(i, {}).get("status", {}).get("hostIP"))}
+    return found
