@@ -22,7 +22,7 @@ KNOWN: Final[dict[str, str]] = {}
 def run(server: str, folder: Path) -> Results:
     """Build and run the suite."""
     source = crate(CRATE, VERSION, folder)
-    (source / "rust-toolchain.toml").unlink()  # a release of Rust that nobody has
+    (source / "rust-toolchain.toml").unlink()  # it asks for a certain release of Rust
     subprocess.run(["cargo", "update", "--quiet", "-p", "rsasl"], cwd=source, check=True)  # does not compile any more
     results = Results()
     with three_brokers(server, folder, auto_create_topics_enable="false") as bootstrap:

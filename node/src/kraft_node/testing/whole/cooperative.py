@@ -1,7 +1,7 @@
 """Members of a classic group that rebalance cooperatively (KIP-429), as with the assignors `cooperative-sticky`.
 
-A member keeps its partitions while the group rebalances, and goes on reading them. The leader gives a partition that
-another member owns to nobody. The owner commits, gives the partition up, and joins again: then the partition is free.
+A member keeps its partitions while the group rebalances, and goes on reading them. A partition that must move is left
+out of the assignment at first. Its owner commits, gives it up, and joins again: then the leader assigns it.
 A member tells the leader what it owns and since which generation, in version 3 of the consumer protocol, or in version
 1 with the generation in its user data. It keeps its id if the coordinator moves, or if a heartbeat has no answer.
 
@@ -98,7 +98,7 @@ def read(metadata: bytes) -> Claim:
 def assigned(claims: Mapping[str, Claim], partitions: Sequence[Partition]) -> dict[str, list[Partition]]:
     """An even assignment in which as many partitions as possible stay with their owners.
 
-    A partition that must move is with nobody until its owner has given it up.
+    A partition that must move is left out until its owner has given it up.
     """
     owners = {
         partition: member
