@@ -29,20 +29,12 @@ class _Receiver:
         pass
 
 
-def _world() -> World:
-    """A world with an event every 10 ms, so that time passes in small steps."""
-    world = World(1)
-    for moment in range(0, 3_000, 10):
-        world.at(moment, lambda: None)
-    return world
-
-
 def _host(world: World, name: str = "h") -> SimHost:
     return SimHost(world, name, SimDisk(world.rng, lambda: 0))
 
 
 def test_waiting_events_run_at_once_and_in_order_if_a_pause_ends_early() -> None:
-    world = _world()
+    world = World(1)
     host, ran = _host(world), list[tuple[str, float]]()
     for name, due_ms in (("first", 10.0), ("second", 20.0), ("later", 60.0)):
         world.at(due_ms, lambda name=name: ran.append((name, world.now_ms)), host=host)
@@ -56,7 +48,7 @@ def test_waiting_events_run_at_once_and_in_order_if_a_pause_ends_early() -> None
 
 
 def test_a_short_pause_does_not_end_a_longer_one() -> None:
-    world = _world()
+    world = World(1)
     host, ran = _host(world), list[tuple[str, float]]()
     world.at(10.0, lambda: ran.append(("waits", world.now_ms)), host=host)
     host.pause(1_000.0)
@@ -68,7 +60,7 @@ def test_a_short_pause_does_not_end_a_longer_one() -> None:
 
 
 def test_a_host_that_wakes_early_gets_the_bytes_of_a_connection_in_order() -> None:
-    world = _world()
+    world = World(1)
     network, client, server = SimNetwork(world), _host(world, "client"), _host(world, "server")
     receiver, transports = _Receiver(), []
     network.host(server).listen("server", 1, lambda _: receiver)
@@ -87,3 +79,25 @@ def test_a_host_that_wakes_early_gets_the_bytes_of_a_connection_in_order() -> No
     transport.write([b"second"])
     world.rest(100.0)
     assert receiver.received == b"first second"
+
+
+def test_a_run_ends_at_its_limit_though_the_next_event_was_cancelled() -> None:
+    """The first event in the queue is within the limit, but does not happen, and the next one is beyond it."""
+    world = World(1)
+    world.at(10, lambda: None).cancel()
+    late: list[float] = []
+    world.at(5_000, lambda: late.append(world.now_ms))
+    world.rest(100)
+    assert (world.now_ms, late) == (100, [])
+
+
+def test_a_run_ends_at_its_limit_though_the_next_event_is_put_off_by_a_pause() -> None:
+    world = World(1)
+    host = _host(world)
+    late: list[float] = []
+    world.at(10, lambda: late.append(world.now_ms), host=host)
+    host.paused_until_ms = 3_000
+    world.rest(100)
+    assert (world.now_ms, late) == (100, [])
+    world.rest(2_900)
+    assert late == [3_000]

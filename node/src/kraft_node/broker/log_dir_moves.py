@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kraft_node.base.calls import call_each
+from kraft_node.broker.replication.taking import ROLLS_MAX, STEP, next_part
 from kraft_node.broker.replication.throttle import EVERYTHING, ReplicationQuota
 from kraft_node.log.errors import CutLater
 from kraft_node.log.manager.futures import check_name
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STEP_BYTES: Final = 1 << 20
-"""Bytes copied at once: a millisecond or two, then requests get their turn."""
-ROLLS_MAX: Final = 8
-"""Segments that the copy begins in a step: many, if the topic's segments have become smaller."""
+READ_MAX: Final = 1 << 20
+"""Bytes read for a step: a millisecond or two, then requests get their turn."""
+READ_MIN: Final = 1 << 16
+"""Bytes read for a step if batches are small, so that it takes only a part of them."""
 LAST_STEPS: Final = 8
 """Steps done at once when all other conditions hold: otherwise a busy producer could stay ahead of the copy
 forever."""
@@ -51,13 +52,15 @@ PREFERRED_MAX: Final = 100_000
 class Move:
     """One replica that moves to `target`. `copy` is None until the future log could be created."""
 
-    __slots__ = ("copy", "flushed", "flushing", "partition", "target")
+    __slots__ = ("copy", "flushed", "flushing", "partition", "read_bytes", "target")
 
     def __init__(self, partition: Partition, target: Directory) -> None:
         self.partition = partition
         self.target = target
         self.copy: Log | None = None
         self.flushing = False
+        self.read_bytes = READ_MAX
+        """For the next step: twice of what the last one took."""
         self.flushed = False
         """Whether a flush of the copy has ended since the controller accepted the move, so that little is left."""
 
@@ -281,7 +284,9 @@ class LogDirMoves:
         is_ready = is_accepted and not move.flushing and (move.flushed or not self._lags_in_flush(move))
         segments_max = len(copy.segments) + ROLLS_MAX
         for _ in range(LAST_STEPS if is_ready else 1):
-            self._quota.record(partition.topic, partition.index, copy_some(source, copy))
+            size = copy_some(source, copy, move.read_bytes)
+            move.read_bytes = min(max(READ_MIN, 2 * size), READ_MAX)
+            self._quota.record(partition.topic, partition.index, size)
             if copy.end_offset == source.end_offset:
                 break
             if len(copy.segments) >= segments_max:
@@ -361,13 +366,16 @@ class LogDirMoves:
         self._report.note(partition.topic_id, partition.index, Uuid(partition.log.dir.id))
 
 
-def copy_some(source: Log, copy: Log) -> int:
-    """Append the next part to the copy, at most about STEP_BYTES. Returns the appended bytes. Raises KafkaError."""
+def copy_some(source: Log, copy: Log, read_bytes: int = READ_MAX) -> int:
+    """Append the next batches to the copy, as many as a follower appends in a step. Reads about `read_bytes` for it.
+
+    Returns the appended bytes. Raises KafkaError.
+    """
     if copy.end_offset < source.start_offset:
         copy.reset_to(source.start_offset)
     size = 0
     if copy.end_offset < source.end_offset:
-        found = source.read(copy.end_offset, STEP_BYTES).records
+        found = source.read(copy.end_offset, read_bytes).records
         records = found if isinstance(found, bytes) else found.read()
         if not records:
             copy.skip_to(source.end_offset)
@@ -377,9 +385,8 @@ def copy_some(source: Log, copy: Log) -> int:
                 copy.truncate_to(first)  # the log starts within the batch, or the copy has a gap where it ends
                 if copy.end_offset < first:
                     return 0  # it continues from there
-            before = copy.size_bytes
-            copy.append_as_follower(records, rolls_max=ROLLS_MAX)
-            size = copy.size_bytes - before
+            part, _ = next_part(memoryview(records), STEP)
+            size = copy.append_as_follower(part, rolls_max=ROLLS_MAX)
     copy.high_watermark = min(max(source.high_watermark, copy.start_offset), copy.end_offset)
     if source.start_offset > copy.start_offset:
         copy.delete_records(min(source.start_offset, copy.high_watermark))

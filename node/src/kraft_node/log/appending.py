@@ -128,13 +128,13 @@ def append_own(
 
 def append_as_follower(
     log: AppendedLog, records: Buffer, leader_epoch: int | None, rolls_max: int | None = None
-) -> AppendInfo:
+) -> int:
     """See `Log.append_as_follower`."""
     first_base = log.end_offset
     now_ms = log.dir.env.clock.wall_ms()
     headers = _checked(log, whole_batches(records, with_junk=True))
     view = memoryview(records)
-    done = 0
+    done = size = 0
     segments_max = None if rolls_max is None else len(log.segments) + rolls_max
     while done < len(headers) and (segments_max is None or len(log.segments) < segments_max):
         header = headers[done]
@@ -146,7 +146,7 @@ def append_as_follower(
             )
         if leader_epoch is not None and epoch > leader_epoch:
             break
-        written = fitting(log, headers, done, now_ms) if done + 1 < len(headers) else []
+        written = fitting(log, records, headers, done, now_ms) if done + 1 < len(headers) else []
         if len(written) > 1:
             write_run(log, view[start : written[-1].position + written[-1].length], written)
         else:
@@ -158,8 +158,9 @@ def append_as_follower(
                 marker = _marker(log, records, header) if header.is_control else None
                 _note_producer(log, header, header.base_offset, marker)
         done += len(written)
+        size = written[-1].position + written[-1].length
     policy_flush.after_append(log, first_base)
-    return AppendInfo(first_base, log.end_offset - 1, NO_TIMESTAMP, log.start_offset)
+    return size
 
 
 def check_producer(

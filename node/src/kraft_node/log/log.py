@@ -237,13 +237,11 @@ class Log(RestingLog):
             self.producers.appended(header, base)
         return AppendInfo(base, last, NO_TIMESTAMP, self.start_offset)
 
-    def append_as_follower(
-        self, records: Buffer, leader_epoch: int | None = None, rolls_max: int | None = None
-    ) -> AppendInfo:
-        """Append the whole batches at the start of `records`, with the leader's offsets.
+    def append_as_follower(self, records: Buffer, leader_epoch: int | None = None, rolls_max: int | None = None) -> int:
+        """Append the whole batches at the start of `records`, with the leader's offsets. Returns their size in bytes.
 
         Batches with an epoch above `leader_epoch` and all batches after them are left out: they are not from the
-        leader that answered. So are batches that would begin more than `rolls_max` segments. Offsets must continue at
+        leader that answered. So are batches after `rolls_max` segments were begun. Offsets must continue at
         the end (or above it, if the leader's log was compacted). An incomplete batch at the end of `records` is left
         out. Raises KafkaError CORRUPT_MESSAGE, INVALID_RECORD, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """

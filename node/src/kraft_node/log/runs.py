@@ -7,6 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kraft_node.log.errors import LogDirDamaged
+from kraft_protocol.records.control import ControlType, iter_control_records, parse_marker
+from kraft_protocol.records.errors import BatchError
 
 if TYPE_CHECKING:
     from kraft_node.log.seams import AppendedLog
@@ -14,12 +16,14 @@ if TYPE_CHECKING:
     from kraft_protocol.records.batch import BatchHeader
 
 
-def fitting(log: AppendedLog, headers: Sequence[BatchHeader], start: int, now_ms: int) -> list[BatchHeader]:
+def fitting(
+    log: AppendedLog, records: Buffer, headers: Sequence[BatchHeader], start: int, now_ms: int
+) -> list[BatchHeader]:
     """The successive batches from `headers[start]` on that the active segment can take in one write.
 
     They continue the log in its latest epoch, and none of them begins a segment. Empty if not even the first does.
-    A marker is the last of them: after a kill, the index of aborted transactions is trusted up to the batch of the last
-    index entry on disk. So no entry may be written for a later batch before the marker is noted.
+    A marker that aborts is the last of them: after a kill, the index of aborted transactions is trusted up to the batch
+    of the last index entry on disk. So no entry may be written for a later batch before the marker is noted.
     """
     segment = log.segments.active
     found: list[BatchHeader] = []
@@ -35,10 +39,20 @@ def fitting(log: AppendedLog, headers: Sequence[BatchHeader], start: int, now_ms
         if log.roll_due(segment, header.last_offset, header.max_timestamp, now_ms):
             break
         found.append(header)
-        if header.is_control:
+        if header.is_control and not _commits(records, header):
             break
         end = header.next_offset
     return found
+
+
+def _commits(records: Buffer, header: BatchHeader) -> bool:
+    """Whether a control batch is the marker of a committed transaction."""
+    try:
+        (record,) = iter_control_records(records, header)
+        parse_marker(record.value)
+    except (BatchError, ValueError):
+        return False
+    return record.type == ControlType.COMMIT
 
 
 def write_run(log: AppendedLog, records: Buffer, headers: Sequence[BatchHeader]) -> None:

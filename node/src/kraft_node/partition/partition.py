@@ -423,19 +423,15 @@ class Partition:
 
     # --- following ---
 
-    def append_fetched(self, records: Buffer) -> bool:
-        """Append the batches of the current epoch's leader unchanged. Returns whether there were any.
+    def append_fetched(self, records: Buffer, rolls_max: int | None = None) -> int:
+        """Append the batches of the current epoch's leader unchanged. Returns their size in bytes.
 
-        Raises like `Log.append_as_follower`.
+        `rolls_max` and errors: see `Log.append_as_follower`.
         """
-        log = self.log
-        before = log.end_offset
-        log.append_as_follower(records, self.leader_epoch)
-        if log.end_offset == before:
-            return False
-        if self.end_watchers is not None:
-            self._notify_end(len(records))
-        return True
+        size = self.log.append_as_follower(records, self.leader_epoch, rolls_max)
+        if size and self.end_watchers is not None:
+            self._notify_end(size)
+        return size
 
     def follow_leader(self, high_watermark: int, start_offset: int, appended_bytes: int) -> None:
         """Apply the leader's high watermark and log start, as far as this replica's log reaches."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import heapq
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -130,9 +131,9 @@ class World:
         ]
         heapq.heapify(self._queue)
 
-    def step(self) -> bool:
-        """Run the next event; False without an event."""
-        while self._queue:
+    def step(self, end_ms: float = math.inf) -> bool:
+        """Run the next event; False without an event before or at `end_ms`."""
+        while self._queue and self._queue[0][0] <= end_ms:
             moment, sequence, timer = heapq.heappop(self._queue)
             host = timer.host
             if timer.function is None or (host is not None and timer.life != host.life):
@@ -168,10 +169,9 @@ class World:
         """Run until `until()` is true, or for `limit_ms` of simulated time. Returns whether it became true."""
         end = self.now_ms + limit_ms
         while not until():
-            if not self._queue or self._queue[0][0] > end:
+            if not self.step(end):
                 self.now_ms = max(self.now_ms, end)
                 return until()
-            self.step()
         return True
 
     def rest(self, duration_ms: float) -> None:

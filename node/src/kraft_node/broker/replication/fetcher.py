@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kraft_node.base import rare
 from kraft_node.base.turns import Turns
 from kraft_node.broker.replication.out_of_range import Reposition
-from kraft_node.broker.replication.taking import ROW_COST, STEP, parts
+from kraft_node.broker.replication.taking import ROLLS_MAX, ROW_COST, STEP, next_part
 from kraft_node.broker.replication.throttle import PAUSE_MS, ReplicationQuota
 from kraft_node.broker.replication.truncation import before_first_fetch, cut, parting_offset
 from kraft_node.log.errors import CutLater
@@ -329,18 +329,9 @@ class Fetcher:
                     return left  # fetched again later: the rest of the response must not block the loop either
                 self.bytes_in += size
                 self._quota.record(partition.topic, partition.index, size)
-                end = own.end_offset
-                for part, cost in parts(memoryview(row.records), left):
-                    if left < min(cost, STEP):
-                        yield
-                        left = STEP
-                        if not self._awaits(followed):
-                            return left
-                        if partition.log is not own or own.end_offset != end:
-                            break
-                    _append(partition, part)
-                    end = own.end_offset
-                    left -= cost
+                left = yield from self._append_in_steps(followed, memoryview(row.records), left)
+                if not self._awaits(followed):
+                    return left
             partition.follow_leader(row.high_watermark, row.log_start_offset, size)
         followed.pause_ms = 0
         if own.end_offset != followed.asked_offset or own.start_offset != followed.asked_start or parted is not None:
@@ -352,6 +343,27 @@ class Fetcher:
                 self._leave_session(followed.key)
                 self._env.scheduler.call_later(PAUSE_MS, self._throttled, followed)
         return left
+
+    def _append_in_steps(self, followed: Followed, records: memoryview, left: int) -> Generator[None, None, int]:
+        """Append records while nothing else changes the partition. Returns the cost that the last step has left."""
+        partition = followed.partition
+        own, first = partition.log, records
+        while True:
+            part, cost = next_part(records, left)
+            if left < min(cost, STEP):
+                end = own.end_offset
+                yield
+                left = STEP
+                if not self._awaits(followed) or partition.log is not own or own.end_offset != end:
+                    return left
+                part, cost = next_part(records, left)
+            if not part and records is first:
+                part = records  # without a whole batch: refused
+            taken = _append(partition, part) if part else 0
+            if not taken:
+                return left
+            left = left - cost if taken == len(part) else 0
+            records = records[taken:]
 
     # --- pauses ---
 
@@ -418,8 +430,8 @@ class Fetcher:
         Reposition(self._node_id, followed.partition, peer, lambda: self._is_followed(followed), done)
 
 
-def _append(partition: Partition, records: Any) -> None:
-    """Append fetched records. Raises KafkaError.
+def _append(partition: Partition, records: Any) -> int:
+    """Append fetched records. Returns their size in bytes. Raises KafkaError.
 
     If the local log is empty, the first batch may begin before the requested offset: that happens if the leader's log
     starts within a batch. The local log then starts at the batch's first offset.
@@ -428,7 +440,7 @@ def _append(partition: Partition, records: Any) -> None:
     first = int.from_bytes(records[:8], "big")
     if own.end_offset == own.start_offset and first < own.end_offset:
         own.reset_to(first)
-    partition.append_fetched(records)
+    return partition.append_fetched(records, ROLLS_MAX)
 
 
 def _forgotten_topics(keys: set[PartitionKey]) -> list[Any]:
