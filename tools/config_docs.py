@@ -137,61 +137,67 @@ and described as in Kafka, and have no effect for the reason given.
 """
 
 
+OWN_MEANINGS = {
+    "http.listener": ("`host:port` of `/metrics` (Prometheus), `/livez`, `/readyz` and `/status`; empty: not served"),
+    "config.revision": "a word that `/status` repeats, so that an operator knows which file the process read",
+    "quorum.empty.disk.guard": (
+        "A static voter without a quorum-state file neither votes nor campaigns until it has certainly caught up."
+        " The first election of a new quorum waits for all voters. `false`: as in Kafka, where a voter that lost"
+        " its disk can make the quorum lose records"
+    ),
+    "broker.session.closed.timeout.ms": (
+        "If a broker's connection to the active controller closes, the broker must send a heartbeat over another"
+        " connection within this time. Otherwise it is fenced. Empty: 1.5 times `broker.heartbeat.interval.ms`."
+        " `0`: `broker.session.timeout.ms`, as in Kafka"
+    ),
+    "broker.session.replace.on.restart": (
+        "A restarted broker that registers a log directory of its previous process holds that directory's lock,"
+        " so it replaces the registration at once. `false`: it waits until the previous session expires, as in"
+        " Kafka"
+    ),
+    "stray.log.delete.delay.ms": (
+        "At start, a log of a deleted topic, or a log that is assigned to another broker, is set aside. It is"
+        " removed after this time (KIP-516). `-1`: never, as in Kafka"
+    ),
+    "broker.heartbeat.timeout.ms": (
+        "If no controller acknowledges a broker's heartbeats for this time, the broker refuses clients with a"
+        " retriable error until a heartbeat is acknowledged (KIP-343). Empty: twice `broker.session.timeout.ms`."
+        " `0`: never, as in Kafka"
+    ),
+    "zookeeper.metadata.migration.enable": (
+        "On controllers: migrate the metadata of a ZooKeeper cluster (KIP-866). `false` on all of them afterwards"
+        " finishes the migration. The keys of ZooKeeper have the names and defaults of Kafka 3.9"
+    ),
+    "zookeeper.connect": "ZooKeeper's servers, `host:port,host:port/chroot`, for a controller that migrates",
+    "zookeeper.session.timeout.ms": "The session of the controller at ZooKeeper ends if it is silent for so long",
+    "zookeeper.connection.timeout.ms": (
+        "How long the controller tries to reach ZooKeeper before it tries again. Empty: `zookeeper.session.timeout.ms`"
+    ),
+    "zookeeper.set.acl": (
+        "Whether the controller makes znodes that only it and the brokers may change; it must reach ZooKeeper"
+        " with a certificate of its own (`zookeeper.ssl.keystore.location`) with the brokers' name, or by SASL"
+        " (`zookeeper.sasl.jaas.config`) as the brokers' user"
+    ),
+    "zookeeper.sasl.jaas.config": (
+        "The login module with which the controller authenticates to ZooKeeper by SASL: the brokers' section"
+        " `Client` without its name and braces. ZooKeeper's `DigestLoginModule`, or `Krb5LoginModule`, which"
+        " needs the extra `gssapi`"
+    ),
+    "zookeeper.ssl.client.enable": "Whether the controller reaches ZooKeeper over TLS",
+    "zookeeper.ssl.truststore.location": "A PEM file with the authorities that sign ZooKeeper's certificates",
+    "zookeeper.ssl.keystore.location": "A PEM file with the controller's certificate and key for ZooKeeper",
+    "zookeeper.ssl.endpoint.identification.algorithm": (
+        "`HTTPS`: ZooKeeper's certificate must have the name of the server. Empty: any name of a trusted authority"
+    ),
+    "password.encoder.secret": "The secret with which brokers have encrypted passwords in ZooKeeper",
+}
+"""What our own keys mean."""
+
+
 def own_section() -> str:
     """The section of the page on our own keys."""
-    meanings = {
-        "http.listener": (
-            "`host:port` of `/metrics` (Prometheus), `/livez`, `/readyz` and `/status`; empty: not served"
-        ),
-        "config.revision": "a word that `/status` repeats, so that an operator knows which file the process read",
-        "quorum.empty.disk.guard": (
-            "A static voter without a quorum-state file neither votes nor campaigns until it has certainly caught up."
-            " The first election of a new quorum waits for all voters. `false`: as in Kafka, where a voter that lost"
-            " its disk can make the quorum lose records"
-        ),
-        "broker.session.closed.timeout.ms": (
-            "If a broker's connection to the active controller closes, the broker must send a heartbeat over another"
-            " connection within this time. Otherwise it is fenced. Empty: 1.5 times `broker.heartbeat.interval.ms`."
-            " `0`: `broker.session.timeout.ms`, as in Kafka"
-        ),
-        "broker.session.replace.on.restart": (
-            "A restarted broker that registers a log directory of its previous process holds that directory's lock,"
-            " so it replaces the registration at once. `false`: it waits until the previous session expires, as in"
-            " Kafka"
-        ),
-        "stray.log.delete.delay.ms": (
-            "At start, a log of a deleted topic, or a log that is assigned to another broker, is set aside. It is"
-            " removed after this time (KIP-516). `-1`: never, as in Kafka"
-        ),
-        "broker.heartbeat.timeout.ms": (
-            "If no controller acknowledges a broker's heartbeats for this time, the broker refuses clients with a"
-            " retriable error until a heartbeat is acknowledged (KIP-343). Empty: twice `broker.session.timeout.ms`."
-            " `0`: never, as in Kafka"
-        ),
-        "zookeeper.metadata.migration.enable": (
-            "On controllers: migrate the metadata of a ZooKeeper cluster (KIP-866). `false` on all of them afterwards"
-            " finishes the migration. The keys of ZooKeeper have the names and defaults of Kafka 3.9"
-        ),
-        "zookeeper.connect": "ZooKeeper's servers, `host:port,host:port/chroot`, for a controller that migrates",
-        "zookeeper.session.timeout.ms": "The session of the controller at ZooKeeper ends if it is silent for so long",
-        "zookeeper.connection.timeout.ms": (
-            "How long the controller tries to reach ZooKeeper before it tries again. Empty:"
-            " `zookeeper.session.timeout.ms`"
-        ),
-        "zookeeper.set.acl": (
-            "Whether the controller makes znodes that only it and the brokers may change; it must reach ZooKeeper"
-            " with a certificate of its own (`zookeeper.ssl.keystore.location`) with the brokers' name"
-        ),
-        "zookeeper.ssl.client.enable": "Whether the controller reaches ZooKeeper over TLS",
-        "zookeeper.ssl.truststore.location": "A PEM file with the authorities that sign ZooKeeper's certificates",
-        "zookeeper.ssl.keystore.location": "A PEM file with the controller's certificate and key for ZooKeeper",
-        "zookeeper.ssl.endpoint.identification.algorithm": (
-            "`HTTPS`: ZooKeeper's certificate must have the name of the server. Empty: any name of a trusted authority"
-        ),
-        "password.encoder.secret": "The secret with which brokers have encrypted passwords in ZooKeeper",
-    }
     rows = "".join(
-        f"| `{name}` | {default or 'empty'} | {meanings[name]} |\n" for name, default in OWN_DEFAULTS.items()
+        f"| `{name}` | {default or 'empty'} | {OWN_MEANINGS[name]} |\n" for name, default in OWN_DEFAULTS.items()
     )
     return f"## Keys of our own\n\n| key | default | what it does |\n|-|-|-|\n{rows}\n"
 

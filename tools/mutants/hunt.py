@@ -118,7 +118,7 @@ def _failed_test(core: Core, path: Path) -> str:
         return f"the tests took more than {TESTS_S:.0f} s"
     if ended.returncode == 0:
         return ""
-    failed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    failed = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED tests/", "ERROR tests/"))]
     return failed[0].split(" - ")[0].split(maxsplit=1)[1] if failed else f"exit code {ended.returncode} of pytest"
 
 

@@ -38,6 +38,9 @@ def in_mode(file: Path, folder: Folder, record: Record, spec: KRaftClusterSpec, 
     if zookeeper is not None and zookeeper.password_encoder_secret is not None:
         text = "Secrets are on Kubernetes only: set password.encoder.secret in the config of the pool"
         raise BadResourceError(f"{file}: spec.migration.zookeeper.passwordEncoderSecret: {text}")
+    if zookeeper is not None and zookeeper.sasl_secret is not None:
+        text = "Secrets are on Kubernetes only: set zookeeper.sasl.jaas.config in the config of the pool"
+        raise BadResourceError(f"{file}: spec.migration.zookeeper.saslSecret: {text}")
     found = settled(record, spec, remains=folder.remains(), stopped=stopped)
     if isinstance(found, ModeProblem):
         raise BadResourceError(f"{file}: {found.message}")

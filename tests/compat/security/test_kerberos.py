@@ -3,55 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.compat.members import wait_for
+from tests.compat.security.realm import REALM, needs_kdc, realm_in
 from tests.compat.security.secured import Secured, jaas, lone
-from tests.compat.targets import free_ports
 
 CLIENT = "SASL/GSSAPI"
-REALM = "T.REALM"
-KDC = shutil.which("krb5kdc", path="/usr/sbin:/sbin:/usr/bin")
-pytestmark = pytest.mark.skipif(KDC is None, reason="needs krb5kdc (apt install krb5-kdc krb5-admin-server)")
+pytestmark = needs_kdc
 
 
 @pytest.fixture
 def realm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with keytabs of `kafka/localhost` and `eve`, while their KDC runs."""
-    pytest.importorskip("gssapi", exc_type=ImportError)
-    (port,) = free_ports(1)
-    (tmp_path / "krb5.conf").write_text(
-        f"[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_canonicalize_hostname = false\n"
-        f" rdns = false\n udp_preference_limit = 1\n[realms]\n {REALM} = {{\n kdc = 127.0.0.1:{port}\n }}\n"
-    )
-    (tmp_path / "kdc.conf").write_text(
-        f"[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n[realms]\n"
-        f" {REALM} = {{\n database_name = {tmp_path}/principal\n key_stash_file = {tmp_path}/stash\n }}\n"
-    )
-    monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
-    monkeypatch.setenv("KRB5_KDC_PROFILE", str(tmp_path / "kdc.conf"))
-    monkeypatch.setenv("KRB5RCACHEDIR", str(tmp_path))
-    folder = str(Path(str(KDC)).parent)
-
-    def run(program: str, *words: str) -> None:
-        subprocess.run([f"{folder}/{program}", *words], check=True, capture_output=True, timeout=60)
-
-    run("kdb5_util", "create", "-s", "-P", "master", "-r", REALM)
-    for principal in ("kafka/localhost", "eve"):
-        keytab = tmp_path / f"{principal.partition('/')[0]}.keytab"
-        run("kadmin.local", "-q", f"addprinc -randkey {principal}@{REALM}")
-        run("kadmin.local", "-q", f"ktadd -k {keytab} {principal}@{REALM}")
-    with (tmp_path / "kdc.log").open("wb") as log:
-        kdc = subprocess.Popen([str(KDC), "-n", "-P", str(tmp_path / "pid")], stdout=log, stderr=log)
-    wait_for("the KDC", lambda: b"starting" in (tmp_path / "kdc.log").read_bytes(), 30)
-    yield tmp_path
-    kdc.terminate()
-    kdc.wait(30)
+    with realm_in(tmp_path, monkeypatch, ["kafka/localhost", "eve"]):
+        yield tmp_path
 
 
 @pytest.fixture

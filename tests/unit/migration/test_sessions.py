@@ -54,3 +54,41 @@ def test_the_certificate_of_zookeeper_must_have_the_name_of_its_server(
 def test_an_unknown_way_to_check_the_name_is_refused() -> None:
     with pytest.raises(ConfigError, match=f"SHA.*{HOST_NAMES}"):
         zookeeper_settings(NodeConfig.parse({**TEXTS, HOST_NAMES: "SHA"}))
+
+
+DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
+
+
+def with_login(text: str, **more: str) -> dict[str, Any]:
+    """The options of kazoo's client with this login module."""
+    settings = zookeeper_settings(NodeConfig.parse({**TEXTS, "zookeeper.sasl.jaas.config": text, **more}))
+    assert settings is not None
+    assert "hidden" not in repr(settings)
+    kazoo_sessions(settings)()
+    return FakeClient.made
+
+
+def test_a_login_module_is_how_kazoo_logs_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kraft_node.runtime.zookeeper.KazooClient", FakeClient)
+    made = with_login(f'{DIGEST} required username="kafka" password="hidden";', **{"zookeeper.set.acl": "true"})
+    assert made["use_ssl"]
+    assert made["sasl_options"] == {"mechanism": "DIGEST-MD5", "username": "kafka", "password": "hidden"}
+    made = with_login(f'{KERBEROS} required serviceName="zk" principal="kafka@REALM";')
+    assert {**made["sasl_options"], "entry": None} == {"mechanism": "GSSAPI", "service": "zk", "entry": None}
+    assert made["sasl_options"]["entry"]["principal"] == "kafka@REALM"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (f'{DIGEST} required username="kafka" password="hidden"', "semicolon"),
+        (f'{DIGEST} required username="kafka";', "the option password is missing"),
+        (f'{DIGEST} required password="hidden";', "the option username is missing"),
+        ('a.PlainLoginModule required password="hidden";', "not a.PlainLoginModule"),
+    ],
+)
+def test_a_wrong_login_module_is_refused_without_its_password(text: str, fault: str) -> None:
+    with pytest.raises(ConfigError, match=rf"zookeeper\.sasl\.jaas\.config.*{fault}") as caught:
+        zookeeper_settings(NodeConfig.parse({**TEXTS, "zookeeper.sasl.jaas.config": text}))
+    assert "hidden" not in str(caught.value)

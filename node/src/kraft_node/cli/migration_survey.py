@@ -5,7 +5,7 @@
 
 Both print one JSON object. `look` reads ZooKeeper and the brokers' configurations, and writes nothing. `release`
 deletes `/migration` and the `/controller` of a KRaft controller, in one transaction. `--zk-tls-config-file` names a
-file with `zookeeper.ssl.*` keys, as for Kafka's own tools.
+file with `zookeeper.ssl.*` keys, as for Kafka's own tools, and `zookeeper.sasl.jaas.config`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,11 @@ def _parser() -> Parser:
         sub = commands.add_parser(name)
         sub.set_defaults(command=function)
         sub.add_argument("--zookeeper", required=True, metavar="HOST:PORT,…")
-        sub.add_argument("--zk-tls-config-file", metavar="FILE", help="zookeeper.ssl.* keys, for ZooKeeper with TLS")
+        sub.add_argument(
+            "--zk-tls-config-file",
+            metavar="FILE",
+            help="zookeeper.ssl.* and zookeeper.sasl.* keys",
+        )
         sub.add_argument("--command-config", metavar="FILE", help="client properties, for brokers with TLS and SASL")
         sub.add_argument("--metadata-log", metavar="FOLDER", help="__cluster_metadata-0 of a stopped controller")
     return parser

@@ -17,7 +17,7 @@ from kazoo.exceptions import KazooException, NoNodeError, ZookeeperError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
-from kraft_node.base.config.zookeeper import ZooKeeperSettings
+from kraft_node.base.config.zookeeper import JAAS_KEY, ZooKeeperSettings
 from kraft_node.migration.zookeeper import (
     Connect,
     Create,
@@ -45,13 +45,13 @@ class KazooSession:
         *,
         session_ms: int,
         connect_ms: int,
-        tls: Mapping[str, Any] | None = None,
+        security: Mapping[str, Any] | None = None,
         sets_acls: bool = False,
     ) -> None:
-        """`tls`: kazoo's options of TLS; None: without. `sets_acls`: znodes are made for this identity only."""
+        """`security`: kazoo's options of TLS and SASL. `sets_acls`: znodes are made for this identity only."""
         self._sets_acls = sets_acls
         self._answer_s = session_ms / 1000
-        self._client = KazooClient(hosts=servers, timeout=session_ms / 1000, read_only=False, **(tls or {}))
+        self._client = KazooClient(hosts=servers, timeout=session_ms / 1000, read_only=False, **(security or {}))
         self._lost = False
         self._client.add_listener(self._moved)
         try:
@@ -126,23 +126,29 @@ class KazooSession:
 
         try:
             yield
+        except exceptions.AuthFailedError as e:
+            raise NoAnswerError(f"the login of {JAAS_KEY} has failed") from e
         except (KazooException, ZookeeperError, KazooTimeoutError) as e:
             raise NoAnswerError(f"{type(e).__name__}: {e}".removesuffix(": ")) from e
 
 
 def kazoo_sessions(settings: ZooKeeperSettings) -> Connect:
     """Begins sessions as the controller's configuration says."""
-    tls = None
+    security: dict[str, Any] = {}
     if settings.uses_tls:
         own = settings.own_certificate
         checks = {"verify_certs": True, "check_hostname": settings.checks_host_name}
-        tls = {"use_ssl": True, "ca": settings.trusted, "certfile": own, "keyfile": own, **checks}
+        security |= {"use_ssl": True, "ca": settings.trusted, "certfile": own, "keyfile": own, **checks}
+    if settings.login is not None:
+        from kraft_node.runtime.zookeeper_sasl import sasl_options  # noqa: PLC0415  (imports pure-sasl)
+
+        security["sasl_options"] = sasl_options(settings.login)
     return partial(
         KazooSession,
         settings.servers,
         session_ms=settings.session_ms,
         connect_ms=settings.connect_ms,
-        tls=tls,
+        security=security,
         sets_acls=settings.sets_acls,
     )
 

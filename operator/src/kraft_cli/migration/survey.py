@@ -26,7 +26,11 @@ def of_zookeeper(command: Command) -> Command:
     servers = click.option(
         "--zookeeper", required=True, metavar="HOST:PORT,…", help="zookeeper.connect of the brokers, with its chroot"
     )
-    tls = click.option("--zk-tls-config-file", type=FILE, help="zookeeper.ssl.* keys, for ZooKeeper with TLS")
+    tls = click.option(
+        "--zk-tls-config-file",
+        type=FILE,
+        help="zookeeper.ssl.* and zookeeper.sasl.* keys",
+    )
     return servers(tls(command))
 
 

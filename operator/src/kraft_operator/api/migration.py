@@ -104,6 +104,16 @@ class ZooKeeper(Model):
         ]
         | None
     ) = None
+    sasl_secret: (
+        Annotated[
+            SecretName,
+            Field(
+                description="a Secret with the key zookeeper.sasl.jaas.config, the login module with which controllers"
+                " authenticate to ZooKeeper by SASL"
+            ),
+        ]
+        | None
+    ) = None
 
 
 class Migration(Model):

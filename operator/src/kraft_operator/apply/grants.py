@@ -56,6 +56,8 @@ def _of_migration(cluster: NamedCluster, pool: NodePool) -> Iterable[tuple[str, 
         yield "spec.migration.zookeeper.tls", zookeeper.tls.secret_name
     if zookeeper.password_encoder_secret is not None:
         yield "spec.migration.zookeeper.passwordEncoderSecret", zookeeper.password_encoder_secret
+    if zookeeper.sasl_secret is not None:
+        yield "spec.migration.zookeeper.saslSecret", zookeeper.sasl_secret
 
 
 async def _check_pool(api: Api, namespace: str, pool: NodePool, asked: list[tuple[str, str]]) -> None:

@@ -12,7 +12,9 @@ VOLUME: Final = "kraft-zookeeper-tls"
 TRUST: Final = "ca.crt"
 CERTIFICATE: Final = "tls-combined.pem"
 ENCODER_KEY: Final = "password.encoder.secret"
-ENCODER_VARIABLE: Final = "KRAFT_PASSWORD_ENCODER_SECRET"
+SASL_KEY: Final = "zookeeper.sasl.jaas.config"
+VARIABLES: Final = {ENCODER_KEY: "KRAFT_PASSWORD_ENCODER_SECRET", SASL_KEY: "KRAFT_ZOOKEEPER_SASL"}
+"""Keys of the node with secret values -> the variables of its container that have them."""
 READABLE: Final = 0o444
 """The mode of the files: only the pod's own processes see them."""
 
@@ -69,14 +71,22 @@ def mounts(cluster: NamedCluster) -> list[dict[str, Any]]:
 
 
 def variables(cluster: NamedCluster) -> list[dict[str, Any]]:
-    """The variable with the key of encrypted passwords; none without a Secret. A file would show it to all readers."""
-    migration = cluster.spec.migration
-    if migration is None or migration.zookeeper.password_encoder_secret is None:
-        return []
-    source = {"name": migration.zookeeper.password_encoder_secret, "key": ENCODER_KEY}
-    return [{"name": ENCODER_VARIABLE, "valueFrom": {"secretKeyRef": source}}]
+    """The variables with secret values; none without Secrets. A file would show them to all readers."""
+    return [
+        {"name": VARIABLES[key], "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+        for key, name in _secrets(cluster).items()
+    ]
 
 
 def overrides(cluster: NamedCluster) -> list[str]:
     """Arguments of the node that set keys from these variables."""
-    return ["--override", f"{ENCODER_KEY}=$({ENCODER_VARIABLE})"] if variables(cluster) else []
+    return [word for key in _secrets(cluster) for word in ("--override", f"{key}=$({VARIABLES[key]})")]
+
+
+def _secrets(cluster: NamedCluster) -> dict[str, str]:
+    """Keys of the node -> the Secrets with their values, under the same key."""
+    if cluster.spec.migration is None:
+        return {}
+    zookeeper = cluster.spec.migration.zookeeper
+    named = {ENCODER_KEY: zookeeper.password_encoder_secret, SASL_KEY: zookeeper.sasl_secret}
+    return {key: name for key, name in named.items() if name is not None}

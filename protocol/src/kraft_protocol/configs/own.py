@@ -20,6 +20,7 @@ OWN_DEFAULTS: Final[dict[str, str]] = {
     "zookeeper.session.timeout.ms": "18000",
     "zookeeper.connection.timeout.ms": "",  # empty: the session's
     "zookeeper.set.acl": "false",
+    "zookeeper.sasl.jaas.config": "",  # Apache Kafka has the section `Client` of a file that its JVM names
     "zookeeper.ssl.client.enable": "false",
     "zookeeper.ssl.truststore.location": "",
     "zookeeper.ssl.keystore.location": "",

@@ -263,7 +263,8 @@ def _account(name: str, *secrets: str, allowed: bool = True) -> dict[str, Any]:
 
 
 def test_the_secrets_for_zookeeper_must_be_granted_to_controllers() -> None:
-    zookeeper = {"connect": "zk:2182", "tls": {"secretName": "zk-tls"}, "passwordEncoderSecret": "encoder"}
+    secrets = {"tls": {"secretName": "zk-tls"}, "passwordEncoderSecret": "encoder", "saslSecret": "login"}
+    zookeeper = {"connect": "zk:2182", **secrets}
     cluster = sample(migration={"zookeeper": zookeeper, "brokers": [5001]})
 
     async def main() -> None:
@@ -273,7 +274,11 @@ def test_the_secrets_for_zookeeper_must_be_granted_to_controllers() -> None:
         api.objects["ServiceAccount", "demo", "kraft-node"] = _account("kraft-node", "zk-tls", allowed=False)
         with pytest.raises(NotGrantedError, match="names the Secret encoder"):
             await check_templates(api, cluster)
-        api.objects["ServiceAccount", "demo", "kraft-node"] = _account("kraft-node", "zk-tls", "encoder", allowed=False)
+        granted = ["zk-tls", "encoder"]
+        api.objects["ServiceAccount", "demo", "kraft-node"] = _account("kraft-node", *granted, allowed=False)
+        with pytest.raises(NotGrantedError, match="names the Secret login"):
+            await check_templates(api, cluster)
+        api.objects["ServiceAccount", "demo", "kraft-node"] = _account("kraft-node", *granted, "login", allowed=False)
         await check_templates(api, cluster)
 
     asyncio.run(main())

@@ -129,25 +129,31 @@ def test_files_for_zookeeper_come_from_the_secret() -> None:
         assert ("/etc/kraft-zookeeper" in {one["mountPath"] for one in made["containers"][0]["volumeMounts"]}) is has
 
 
-def test_the_key_of_encrypted_passwords_comes_from_the_secret() -> None:
-    cluster = _cluster({"zookeeper": {"connect": "zk:2181", "passwordEncoderSecret": "encoder"}})
+@pytest.mark.parametrize(
+    ("field", "key", "variable"),
+    [
+        ("passwordEncoderSecret", "password.encoder.secret", "KRAFT_PASSWORD_ENCODER_SECRET"),
+        ("saslSecret", "zookeeper.sasl.jaas.config", "KRAFT_ZOOKEEPER_SASL"),
+    ],
+)
+def test_secret_values_come_from_their_secret(field: str, key: str, variable: str) -> None:
+    cluster = _cluster({"zookeeper": {"connect": "zk:2181", field: "hidden"}})
     pool = cluster.spec.node_pools[0]
     made = pods.pod(cluster, pool, CONTROLLER, {"roles": "controller", "voters": "1", MIGRATES: "x"}, {})
     (container,) = made["spec"]["containers"]
-    source = {"secretKeyRef": {"name": "encoder", "key": "password.encoder.secret"}}
-    assert {"name": "KRAFT_PASSWORD_ENCODER_SECRET", "valueFrom": source} in container["env"]
-    assert container["command"][-2:] == [
-        "--override",
-        "password.encoder.secret=$(KRAFT_PASSWORD_ENCODER_SECRET)",
-    ]
-    assert "password.encoder.secret" not in _file(cluster, CONTROLLER, **{MIGRATES: "x"})
+    source = {"secretKeyRef": {"name": "hidden", "key": key}}
+    assert {"name": variable, "valueFrom": source} in container["env"]
+    assert container["command"][-2:] == ["--override", f"{key}=$({variable})"]
+    assert key not in _file(cluster, CONTROLLER, **{MIGRATES: "x"})
     assert wanted_of(cluster, {}).zookeeper != wanted_of(_cluster({"zookeeper": {"connect": "zk:2181"}}), {}).zookeeper
 
     after = pods.pod(cluster, pool, CONTROLLER, {"roles": "controller", "voters": "1"}, {})
-    assert "encoder" not in str(after["spec"])
+    assert "hidden" not in str(after["spec"])
 
 
-@pytest.mark.parametrize("own", [{"tls": {"secretName": "zk-tls"}}, {"passwordEncoderSecret": "encoder"}])
+@pytest.mark.parametrize(
+    "own", [{"tls": {"secretName": "zk-tls"}}, {"passwordEncoderSecret": "encoder"}, {"saslSecret": "login"}]
+)
 def test_secrets_for_zookeeper_are_refused_on_one_machine(own: dict[str, Any], tmp_path: Path) -> None:
     spec = _cluster({"zookeeper": {"connect": "zk:2181", **own}}).spec
     (key,) = own

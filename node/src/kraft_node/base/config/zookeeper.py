@@ -12,18 +12,24 @@ from kraft_protocol.configs.own import OWN_DEFAULTS
 
 if TYPE_CHECKING:
     from kraft_node.base.config.node_values import NodeValues
+    from kraft_protocol.sasl.jaas import JaasEntry
 
 MIGRATION_KEY: Final = "zookeeper.metadata.migration.enable"
 CONNECT_KEY: Final = "zookeeper.connect"
 SESSION_KEY: Final = "zookeeper.session.timeout.ms"
 CONNECTION_KEY: Final = "zookeeper.connection.timeout.ms"
 ACL_KEY: Final = "zookeeper.set.acl"
+JAAS_KEY: Final = "zookeeper.sasl.jaas.config"
 TLS_KEY: Final = "zookeeper.ssl.client.enable"
 TRUST_KEY: Final = "zookeeper.ssl.truststore.location"
 OWN_CERTIFICATE_KEY: Final = "zookeeper.ssl.keystore.location"
 HOST_NAME_KEY: Final = "zookeeper.ssl.endpoint.identification.algorithm"
 SECRET_KEY: Final = "password.encoder.secret"  # noqa: S105  (a key's name)
 """The key of brokers' encrypted passwords in ZooKeeper."""
+DIGEST_MODULE: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
+KERBEROS_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
+LOGIN_OPTIONS: Final = {DIGEST_MODULE: ("username", "password"), KERBEROS_MODULE: ()}
+"""The login modules that ZooKeeper's clients use, with the options that they need."""
 
 
 class ZooKeeperSettings(NamedTuple):
@@ -43,6 +49,8 @@ class ZooKeeperSettings(NamedTuple):
     """Whether znodes are made with ACLs."""
     checks_host_name: bool = True
     """Whether ZooKeeper's certificate must have the name of the server."""
+    login: JaasEntry | None = None
+    """The login module for SASL: DIGEST_MODULE or KERBEROS_MODULE."""
 
 
 def migrates(config: NodeValues) -> bool:
@@ -75,7 +83,27 @@ def zookeeper_settings(config: NodeValues) -> ZooKeeperSettings | None:
         _text(config, SECRET_KEY),
         _sets_acls(config),
         _checks_host_name(config),
+        _login(config),
     )
+
+
+def _login(config: NodeValues) -> JaasEntry | None:
+    text = _text(config, JAAS_KEY)
+    if text is None:
+        return None
+    from kraft_protocol.sasl.jaas import JaasError, parse_jaas  # noqa: PLC0415  (few nodes need it)
+
+    try:
+        entry = parse_jaas(text)
+    except JaasError as e:
+        raise ConfigError(f"{JAAS_KEY}: {e}", JAAS_KEY) from None
+    if entry.module not in LOGIN_OPTIONS:
+        modules = " or ".join(LOGIN_OPTIONS)
+        raise ConfigError(f"{JAAS_KEY}: the login module must be {modules}, not {entry.module}", JAAS_KEY)
+    for name in LOGIN_OPTIONS[entry.module]:
+        if not entry.options.get(name):
+            raise ConfigError(f"{JAAS_KEY}: the option {name} is missing", JAAS_KEY)
+    return entry
 
 
 def _checks_host_name(config: NodeValues) -> bool:
@@ -88,9 +116,11 @@ def _checks_host_name(config: NodeValues) -> bool:
 def _sets_acls(config: NodeValues) -> bool:
     if not _boolean(config, ACL_KEY):
         return False
-    if not _boolean(config, TLS_KEY) or _text(config, OWN_CERTIFICATE_KEY) is None:
+    has_certificate = _boolean(config, TLS_KEY) and _text(config, OWN_CERTIFICATE_KEY) is not None
+    if not has_certificate and _text(config, JAAS_KEY) is None:
         raise ConfigError(
-            f"{ACL_KEY}=true needs {TLS_KEY}=true and {OWN_CERTIFICATE_KEY}: it is known by its certificate",
+            f"{ACL_KEY}=true needs {TLS_KEY}=true and {OWN_CERTIFICATE_KEY}, or {JAAS_KEY}: ZooKeeper must know this"
+            " controller by its certificate or its user",
             ACL_KEY,
         )
     return True
