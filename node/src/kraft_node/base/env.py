@@ -72,6 +72,14 @@ class Background(Protocol):
 
 READ_LANES: Final = 4
 """Lanes for each log directory that read cold data. A disk reads several ranges faster together than one by one."""
+READ_PREFIX: Final = "read:"
+"""The beginning of their names."""
+
+
+def read_lane(path: str, number: int) -> str:
+    """The lane that reads cold data of the file at `path` in a log; `number` distributes files over the lanes."""
+    directory = path.rpartition("/")[0].rpartition("/")[0]
+    return f"{READ_PREFIX}{directory}:{number % READ_LANES}"
 
 
 class ColdRead(Exception):  # noqa: N818 - a state, not a fault

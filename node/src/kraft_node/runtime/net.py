@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from kraft_node.base.env import READ_LANES, Background
+from kraft_node.base.env import Background, read_lane
 from kraft_node.base.net import Outgoing, Receiver, Transport
 from kraft_node.runtime.connecting import Connecting
 from kraft_node.runtime.loop import READABLE, WRITABLE, Loop
@@ -291,8 +291,7 @@ class SocketTransport:
             self._warm_to = position + length
             self._flush()
 
-        directory = os.path.dirname(os.path.dirname(file.path))
-        lane = f"read:{directory}:{file.fileno() % READ_LANES}"
+        lane = read_lane(file.path, file.fileno())
         self._background.submit(lane, lambda: bring_in(file.fileno(), position, length), done)
 
     def _send_plain(self, out: deque[_Part]) -> int:

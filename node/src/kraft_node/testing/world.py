@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kraft_node.base.env import Disk, Env
+from kraft_node.base.env import READ_PREFIX, Disk, Env
 from kraft_node.base.net import Net
 
 if TYPE_CHECKING:
@@ -298,7 +298,8 @@ class SimBackground:
         self._reported_ms: dict[str, float] = {}
 
     def submit(self, lane: str, work: Callable[[], T], done: Callable[[T | BaseException], None]) -> None:
-        """Queue the job: it ends after a random time, a stall of the disk, and the write-back of dirty bytes.
+        """Queue the job: it ends after a random time, a stall of the disk, and the write-back of dirty bytes, for which
+        only reads need not wait.
 
         If the process ends before, the job does not run, or its result is dropped.
         """
@@ -313,7 +314,8 @@ class SimBackground:
         share, work, done = self._waiting[lane][0]
         disk: Any = host.disk
         stalled_ms = max(0.0, host.stalled_until_ms - world.now_ms)
-        duration_ms = stalled_ms + share * host.background_ms + disk.memory.backlog_ms()
+        backlog_ms = 0.0 if lane.startswith(READ_PREFIX) else disk.memory.backlog_ms()
+        duration_ms = stalled_ms + share * host.background_ms + backlog_ms
         world.at(duration_ms, self._work, lane, work, done, host=host)
 
     def _work(self, lane: str, work: Callable[[], Any], done: Callable[[Any], None]) -> None:

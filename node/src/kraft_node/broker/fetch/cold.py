@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 from zlib import crc32
 
-from kraft_node.base.env import READ_LANES, Background, ColdRead, Disk
+from kraft_node.base.env import Background, ColdRead, Disk, read_lane
 
 BLOCK_BYTES: Final = 256 * 1024
 """Bytes that a lane reads around a cold position: a binary search in an index of 2 MiB needs four blocks of this
@@ -31,8 +31,7 @@ def bring_in(disk: Disk, background: Background, cold: Sequence[ColdRead], done:
             done()
 
     for read in cold:
-        directory = read.path.rpartition("/")[0].rpartition("/")[0]
-        lane = f"read:{directory}:{crc32(read.path.encode()) % READ_LANES}"
+        lane = read_lane(read.path, crc32(read.path.encode()))
         background.submit(lane, partial(_read, disk, read), finished)
 
 

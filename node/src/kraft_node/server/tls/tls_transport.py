@@ -8,12 +8,11 @@ slices are read when their turn comes; a read that would wait for the disk happe
 from __future__ import annotations
 
 import logging
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from kraft_node.base.env import READ_LANES, ColdRead
+from kraft_node.base.env import ColdRead, read_lane
 from kraft_protocol.buffers import FileSlice
 from kraft_protocol.tls.errors import TlsError
 from kraft_protocol.tls.session import ENDED, FEED_MAX
@@ -377,8 +376,7 @@ class TlsTransport:
                 return
             self._pump()
 
-        directory = os.path.dirname(os.path.dirname(file.path))
-        lane = f"read:{directory}:{file.fileno() % READ_LANES}"
+        lane = read_lane(file.path, file.fileno())
         self._handshakes.env.background.submit(lane, lambda: file.pread(position, length), done)
 
     # The end
