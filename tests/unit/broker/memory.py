@@ -77,10 +77,11 @@ class MemoryLog:
             base_offset=base, last_offset=self.end_offset - 1, log_append_time_ms=-1, log_start_offset=self.start_offset
         )
 
-    def append_as_follower(self, records: Any, leader_epoch: int | None = None) -> None:
+    def append_as_follower(self, records: Any, leader_epoch: int | None = None, rolls_max: int | None = None) -> int:
         header = read_header(records)
         self.batches.append((self.end_offset, header.next_offset, bytes(records)))
         self.end_offset = header.next_offset
+        return header.length
 
     def read(
         self, offset: int, max_bytes: int, *, min_one: bool = True, limit_offset: int | None = None, waits: bool = True
