@@ -145,11 +145,11 @@ class Meter:
         world: Any = self.cluster.world
         real = world.step
 
-        def step() -> bool:
+        def step(end_ms: float) -> bool:
             self.calls = 0
             sys.setprofile(self._note)
             try:
-                return bool(real())
+                return bool(real(end_ms))
             finally:
                 sys.setprofile(None)
                 self.most = max(self.most, self.calls)
