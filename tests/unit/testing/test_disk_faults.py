@@ -174,3 +174,13 @@ def test_nothing_is_known_about_a_dead_directory() -> None:
         with pytest.raises(OSError, match="input/output"):
             look("/a/file")
     assert not dying.exists("/b/file")
+
+
+def test_a_copy_of_a_disk_keeps_the_names_of_one_file_together() -> None:
+    disk = SimDisk(random.Random(1))
+    disk.open("/a", create=True).pwrite(0, (b"1",))
+    disk.link("/a", "/b")
+    copy = disk.copy()
+    copy.open("/a").pwrite(0, (b"2",))
+    assert copy.open("/b").pread(0, 1) == b"2"
+    assert disk.open("/b").pread(0, 1) == b"1"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from random import Random
 from types import SimpleNamespace
 
-from kraft_node.testing.net import SimTransport
+from kraft_node.testing.disk import SimDisk
+from kraft_node.testing.net import SimNetwork, SimTransport
+from kraft_node.testing.world import SimHost, World
 
 
 class _Receiver:
@@ -22,6 +24,27 @@ class _Receiver:
 
     def connection_lost(self, error: OSError | None) -> None:
         self.lost.append(error)
+
+
+def _after_an_abort(seed: int) -> _Receiver:
+    """What the peer sees of a connection that sends a few bytes and is aborted."""
+    world = World(seed)
+    network = SimNetwork(world)
+    here, there = (network.host(SimHost(world, name, SimDisk(world.rng))) for name in "ab")
+    accepted, opened = _Receiver(), []
+    there.listen("b", 1, lambda _: accepted)
+    here.connect("b", 1, lambda transport: opened.append(transport) or _Receiver(), lambda _: None)
+    world.rest(10)
+    opened[0].write([b"abc"])
+    opened[0].abort()
+    world.rest(10)
+    return accepted
+
+
+def test_an_abort_resets_the_peer_and_may_lose_bytes_on_their_way() -> None:
+    found = [_after_an_abort(seed) for seed in range(30)]
+    assert {bytes(one.received) for one in found} == {b"", b"abc"}
+    assert all([type(error) for error in one.lost] == [ConnectionResetError] for one in found)
 
 
 def test_bytes_that_a_reset_has_overtaken_are_lost() -> None:

@@ -159,7 +159,7 @@ class SimDisk:
     def copy(self) -> SimDisk:
         """The same contents, all durable, on another disk: to try a crash point without changing this disk."""
         other = SimDisk(random.Random(self.rng.random()), self.now_ms)
-        _copy(self._root, other._root)
+        _copy(self._root, other._root, {})
         return other
 
     # -- base.env.Disk
@@ -398,14 +398,17 @@ def _restore_data(directory: Dir, rng: random.Random) -> None:
             node.lose_power(rng)
 
 
-def _copy(source: Dir, target: Dir) -> None:
+def _copy(source: Dir, target: Dir, files: dict[Inode, Inode]) -> None:
+    """Copy a directory. `files`: the copies made so far, because a file may have several names."""
     for name, node in source.names.items():
         made: Node
         if isinstance(node, Dir):
             made = Dir()
-            _copy(node, made)
+            _copy(node, made, files)
+        elif node in files:
+            made = files[node]
         else:
-            made = Inode()
+            made = files[node] = Inode()
             made.data, made.durable = bytearray(node.data), bytearray(node.data)
         target.names[name] = target.durable[name] = made
 

@@ -231,8 +231,10 @@ class SimTransport:
             self._lost_soon(None)
 
     def abort(self) -> None:
-        """Like `close`: bytes that were already written still arrive."""
-        self.close()
+        """Close at once: bytes on their way arrive, unless the reset overtakes them."""
+        if not self.closed:
+            self._reset_other()
+            self._lost_soon(None)
 
     def _lost_soon(self, error: OSError | None) -> None:
         self.closed = True
@@ -253,6 +255,9 @@ class SimTransport:
         self.closed = True
         self.receiver = None
         self.network.transports.discard(self)
+        self._reset_other()
+
+    def _reset_other(self) -> None:
         other = self.other
         if other is not None and not other.closed:
             error = ConnectionResetError(errno.ECONNRESET, "connection reset by peer")

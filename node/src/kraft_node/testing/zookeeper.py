@@ -170,9 +170,13 @@ class SimSession:
         """If `lose_next` loses the answer: carry out or not, end the session, raise NoAnswerError."""
         self._require()
         is_lost, is_done = self._servers.lose_next()
-        if not is_lost or is_done:
-            self._servers.carry_out(operations)
-            self._servers.on_commit(self.number, operations)
+        try:
+            if not is_lost or is_done:
+                self._servers.carry_out(operations)
+                self._servers.on_commit(self.number, operations)
+        except TransactionError:
+            if not is_lost:
+                raise
         if is_lost:
             self._servers.expire(self.number)
             raise NoAnswerError("the connection was lost before the answer")

@@ -257,12 +257,13 @@ class RaftFaults:
         self._sim.note(f"the network loses {network.loss:.0%}, doubles {network.doubling:.0%}")
 
     def jump(self) -> None:
-        """Let the monotonic clock of a running process jump an hour ahead, and wake its core."""
+        """Let the monotonic clock of a process jump an hour ahead, and wake its core unless it is paused."""
         replica = self._up()
         if replica is not None:
             self._sim.note(f"the clock of {replica.id} jumps an hour ahead")
             replica.set_clock(replica.rate, HOUR_US)
-            replica.step(events.Tick())
+            if not replica.is_paused:
+                replica.step(events.Tick())
 
     def jump_wall(self) -> None:
         """Move the calendar of a machine by an hour, forward or back."""
