@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
 import pytest
 
-from kraft_node.runtime.background import ThreadBackground
+from kraft_node.runtime.background import SWITCH_S, ThreadBackground
 from kraft_node.runtime.loop import Loop
 
 
@@ -37,4 +38,13 @@ def test_a_lane_whose_thread_could_not_start_starts_with_the_next_job(monkeypatc
     loop.run()
     assert got == [2]
     background.close(5)
+    loop.close()
+
+
+def test_the_loop_does_not_wait_long_for_the_interpreter() -> None:
+    """With Python's default, each request waited for 5 ms and more while a lane ran Python."""
+    sys.setswitchinterval(0.005)
+    loop = Loop()
+    ThreadBackground(loop)
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
     loop.close()
