@@ -14,8 +14,8 @@ from kraft_node.runtime.loop import Loop
 log = logging.getLogger("kraft_node.runtime.background")
 
 SWITCH_S: Final = 0.0001
-"""How long the loop waits for the interpreter at most while a lane runs Python. With Python's 5 ms each request waited for
-that time, 9 ms in the median beside another load; both threads together do as much work (`bench.measurements.lanes`)."""
+"""How long the loop waits for the interpreter at most while a lane runs Python. With Python's 5 ms each request waited
+for that time, 9 ms in the median beside another load; the lane does about as much work (`bench.measurements.lanes`)."""
 
 T = TypeVar("T")
 Job: TypeAlias = "tuple[Callable[[], Any], Callable[[Any], None]]"
