@@ -35,7 +35,8 @@ from kraft_protocol.configs.own import OWN_DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "node" / "src" / "kraft_node"
-SHARED = [ROOT / "protocol" / "src" / "kraft_protocol" / name for name in ("sasl", "tls")]
+PROTOCOL = ROOT / "protocol" / "src" / "kraft_protocol"
+SHARED = [*(PROTOCOL / "sasl").rglob("*.py"), *(PROTOCOL / "tls").rglob("*.py"), PROTOCOL / "configs" / "providers.py"]
 """Sources of the protocol package that read keys for the node."""
 
 READ_KEYS_FILE = SOURCES / "base" / "config" / "read_keys.py"
@@ -74,7 +75,7 @@ LEFT_OUT = ("base/config", "cli/local.py", "testing")
 def source_text() -> str:
     """The node's sources in one string, without the configuration package itself."""
     files = sorted(p for p in SOURCES.rglob("*.py") if not p.relative_to(SOURCES).as_posix().startswith(LEFT_OUT))
-    files += sorted(path for folder in SHARED for path in folder.rglob("*.py"))
+    files += sorted(SHARED)
     return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
@@ -130,6 +131,10 @@ A node reads Apache Kafka's `server.properties` (`kafka-server-start FILE [--ove
 default and range of every key of Kafka {version}. If a value is invalid, the node does not start and names the key and
 the value. The node reports keys that Kafka does not have once, and ignores them. As in Kafka, `kafka-configs.sh`
 changes values at run time: for a broker, for all brokers, for topics, groups and client metrics.
+
+Values may have variables (`config.providers`), as in `ssl.key.password=${{env:KEY_PASSWORD}}`. Kafka's
+`EnvVarConfigProvider`, `FileConfigProvider` and `DirectoryConfigProvider` give their values, with their parameters.
+Command lines read them in `--command-config`, too.
 
 `python -m tools.config_docs` generates this page. A key acts if the node reads it. All other keys are checked, stored
 and described as in Kafka, and have no effect for the reason given.

@@ -179,7 +179,7 @@ def test_another_process_makes_the_same_security(issued: Issued) -> None:
         ({"sasl.login.class": "org.example.Mine"}, ["sasl.login.class is not supported", "remove the key"]),
         ({"sasl.login.read.timeout.ms": "soon"}, ["sasl.login.read.timeout.ms: 'soon' is not a number"]),
         ({"sasl.login.refresh.window.factor": "x"}, ["sasl.login.refresh.window.factor: 'x' is not a number"]),
-        ({"config.providers": "file"}, ["config.providers is not supported"]),
+        ({"config.providers": "file"}, ["config.providers.file.class is missing"]),
         (
             {"security.protocol": "SASL_SSL", "ssl.truststore.location": "/nowhere", "ssl.truststore.type": "PEM"},
             ["ssl.truststore.location: cannot read /nowhere"],

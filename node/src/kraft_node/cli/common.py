@@ -68,11 +68,18 @@ def read_text(path: str) -> str:
         return decode_properties(file.read())
 
 
-def read_config(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
-    """The node's configuration in the file at `path`. Raises ToolError, which names the file and the problem."""
+def read_config(path: str, overrides: Iterable[str] = (), *, all_known: bool = True) -> NodeConfig:
+    """The node's configuration in the file at `path`, with values for its variables (`config.providers`).
+
+    `all_known`: each variable must have a value. Raises ToolError, which names the file and the problem.
+    """
     from kraft_node.base.config import ConfigError, NodeConfig
+    from kraft_node.base.config.node import parse_overrides
+    from kraft_node.base.config.properties import parse_properties
+    from kraft_protocol.configs.providers import ProviderError, resolved
 
     try:
-        return NodeConfig.parse(read_text(path), list(overrides))
-    except ConfigError as e:
+        texts = parse_properties(read_text(path)) | parse_overrides(overrides)
+        return NodeConfig.parse(resolved(texts, all_known=all_known))
+    except (ConfigError, ProviderError) as e:
         raise ToolError(f"{path}: {e}") from None

@@ -173,7 +173,7 @@ def info(args: argparse.Namespace) -> int:
     """Print the log directories, their metadata and their problems. Returns 1 if a problem was found."""
     from kraft_node.cli.storage_dirs import read_directories
 
-    config = read_config(args.config)
+    config = read_config(args.config, all_known=False)
     directories, problems, values = read_directories(sorted(config.all_dirs))
     problems += _mismatches(values, config.node_id)
     if args.json:
@@ -213,7 +213,7 @@ def format_storage(args: argparse.Namespace) -> int:
     from kraft_node.cli.scram_argument import parse_scram
     from kraft_node.cli.storage_dirs import write_directories
 
-    config = read_config(args.config)
+    config = read_config(args.config, all_known=False)
     if not args.cluster_id.strip():
         raise ToolError("The cluster id is blank; generate one with `kafka-storage random-uuid`.")
     static = bool(config.voters)

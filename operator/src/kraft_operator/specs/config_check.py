@@ -27,6 +27,8 @@ BROKER: Final = "".join(
 )
 """The keys of nodes, in the notation of `kraft_protocol.configs.kafka`."""
 TOPIC: Final = kafka.TOPIC
+VARIABLE: Final = "${"
+"""The beginning of a variable, whose value only the node knows (`kraft_protocol.configs.providers`)."""
 _BLANKS: Final = "".join(map(chr, range(0x21)))
 _INTEGER: Final = re.compile(r"[+-]?\d{1,400}")
 _DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
@@ -57,10 +59,10 @@ def config_problems(where: str, texts: Mapping[str, str], table: str, refuse_unk
     for name, text in sorted(texts.items()):
         facts = keys.get(name)
         if facts is not None:
-            expected = _expected(facts, text)
+            expected = "" if table is BROKER and VARIABLE in text else _expected(facts, text)
             if expected:
                 yield f"{where} {name}: {text!r} is not valid: {expected} is expected"
-        elif refuse_unknown and not name.startswith(own.LISTENER_PREFIX):
+        elif refuse_unknown and not name.startswith(own.OPEN_PREFIXES):
             near = difflib.get_close_matches(name, keys, 1, ALIKE)
             hint = f"; did you mean {near[0]}?" if near else ""
             yield f"{where} {name}: nodes do not know this key{hint}"

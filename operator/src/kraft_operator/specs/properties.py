@@ -13,10 +13,14 @@ from kraft_operator.plan.model.situation import MIGRATES
 from kraft_operator.plan.model.wanted import STARTS_WITH
 from kraft_operator.specs import migration, security
 from kraft_operator.specs.cluster import NamedCluster, digest, listener_name
+from kraft_operator.specs.config_check import VARIABLE
 from kraft_protocol.configs import kafka
+from kraft_protocol.configs.providers import PROVIDERS_KEY
 from kraft_protocol.configs.rows import rows
 
-DYNAMIC: Final = frozenset(row.name for row in rows(kafka.BROKER, kafka.BROKER_DYNAMIC_ONLY) if row.is_cluster_wide)
+DYNAMIC: Final = frozenset(
+    row.name for row in rows(kafka.BROKER, kafka.BROKER_DYNAMIC_ONLY) if row.is_cluster_wide
+) - {PROVIDERS_KEY}
 """Keys that all brokers change at run time, without a restart."""
 DATA: Final = "/var/lib/kraft"
 CONTROLLER_LISTENER: Final = "CONTROLLER"
@@ -124,10 +128,13 @@ def _numbered(char: str) -> str:
 def dynamic_values(spec: KRaftClusterSpec) -> dict[str, str]:
     """The keys of `spec.config` that brokers change at run time.
 
-    Keys in the `config` of a pool are left out: a cluster-wide dynamic value would override the pool's file.
+    Keys in the `config` of a pool are left out: a cluster-wide dynamic value would override the pool's file. So are
+    values with variables, which nodes replace in their files alone.
     """
     own = {key for pool in spec.node_pools for key in pool.config}
-    return {key: value for key, value in spec.config.items() if key in DYNAMIC and key not in own}
+    return {
+        key: value for key, value in spec.config.items() if key in DYNAMIC and key not in own and VARIABLE not in value
+    }
 
 
 def aspects(cluster: NamedCluster, pool: NodePool, *, broker: bool) -> dict[str, str]:

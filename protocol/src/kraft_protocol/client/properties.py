@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from kraft_protocol.client.security import NO_SECURITY, PLAINTEXT, ClientSecurity, ClientTls
 from kraft_protocol.configs.properties import decode_properties, parse_properties
+from kraft_protocol.configs.providers import resolved
 from kraft_protocol.tls import settings as tls_settings
 
 if TYPE_CHECKING:
@@ -95,7 +96,6 @@ _ABSENT: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "sasl.oauthbearer.jwt.validator.class": (f"{_OAUTH}DefaultJwtValidator", f"{_OAUTH}ClientJwtValidator"),
     "sasl.oauthbearer.assertion.template.file": (),
-    "config.providers": (),
 }
 """Keys that need a JVM, and their values whose effect we have."""
 
@@ -123,9 +123,9 @@ def client_security(properties: Mapping[str, str], where: str = "client properti
 
     The result can be pickled. Raises ClientConfigError.
     """
-    texts = {key: value.strip() for key, value in properties.items()}
-    protocol = texts.get(PROTOCOL_KEY, PLAINTEXT).upper()
     try:
+        texts = {key: value.strip() for key, value in resolved(properties).items()}
+        protocol = texts.get(PROTOCOL_KEY, PLAINTEXT).upper()
         _check(texts, protocol)
         if protocol == PLAINTEXT:
             return NO_SECURITY
@@ -133,7 +133,7 @@ def client_security(properties: Mapping[str, str], where: str = "client properti
         login = _login(texts) if protocol.startswith("SASL") else None
     except ValueError as error:
         raise ClientConfigError(f"{where}: {error}") from None
-    return _OfProperties(protocol, texts, where, tls, login)
+    return _OfProperties(protocol, properties, where, tls, login)
 
 
 def shared_security(properties: Mapping[str, str], where: str = "client properties") -> ClientSecurity:

@@ -5,4 +5,5 @@
 - `names`: listener prefixes of keys, and which values are secrets.
 - `own`: the keys that Kafka's tables lack.
 - `properties`: the text form of java.util.Properties.
+- `providers`: values for variables such as `${env:NAME}`.
 """

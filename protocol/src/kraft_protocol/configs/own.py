@@ -6,6 +6,10 @@ from typing import Final
 
 LISTENER_PREFIX: Final = "listener.name."
 """Prefix of keys for a single listener."""
+PROVIDERS_PREFIX: Final = "config.providers."
+"""Prefix of keys for a single provider of values (`configs.providers`)."""
+OPEN_PREFIXES: Final = (LISTENER_PREFIX, PROVIDERS_PREFIX)
+"""Prefixes of keys whose rest is free."""
 
 OWN_DEFAULTS: Final[dict[str, str]] = {
     "http.listener": "",  # host:port of /metrics, /livez, /readyz and /status; empty: not served

@@ -17,6 +17,7 @@ from kraft_operator.specs.config_check import (
     config_problems,
     topic_config_problems,
 )
+from kraft_operator.specs.properties import dynamic_values
 from tests.unit.operator.reconciling import KEY, condition, new_api, new_operator, pods_of, settle
 from tests.unit.operator.sample import sample
 
@@ -80,6 +81,21 @@ def test_a_mistake_is_named_with_its_field_and_the_nearest_key() -> None:
     assert topic_config_problems({"cleanup.polcy": "compact", "retention.ms": "1"}) == [
         "spec.config cleanup.polcy: nodes do not know this key; did you mean cleanup.policy?"
     ]
+
+
+PROVIDERS = {
+    "config.providers": "env",
+    "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+}
+
+
+def test_values_of_variables_are_left_to_the_nodes() -> None:
+    """Brokers that change a key at run time would take the variable for its value."""
+    config = {**PROVIDERS, "log.retention.ms": "${env:KEPT_MS}", "num.network.threads": "3"}
+    found = sample(config=config)
+    assert cluster_config_problems(found.spec) == []
+    assert dynamic_values(found.spec) == {"num.network.threads": "3"}
+    assert topic_config_problems({"retention.ms": "${env:KEPT_MS}"})
 
 
 def test_an_invalid_configuration_changes_nothing() -> None:

@@ -38,7 +38,7 @@ def test_options_replace_entries_of_the_file(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("security.protocl=SSL", "security.protocl is not a key of Kafka's clients; is security.protocol meant"),
-        ("config.providers=file\nssl.key.password=${file:/a:b}", "config.providers is not supported"),
+        ("config.providers=file\nssl.key.password=${file:/a:b}", "config.providers.file.class is missing"),
         ("ssl.truststore.type=PEM", "ssl.truststore.type has no effect with security.protocol=PLAINTEXT"),
         ("security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=ca.pem", "{tmp}/ca.pem"),
         ("client.id=\\u12", "line 1: a \\u escape"),

@@ -30,6 +30,8 @@ compression.lz4.level Level of lz4, from 1 to 17, if the broker compresses batch
 compression.type How the broker stores batches: producer keeps the producer's compression; uncompressed, gzip, snappy,
   lz4 and zstd convert.
 compression.zstd.level Level of zstd, if the broker compresses batches.
+config.providers Names of providers of values for variables in the configuration, such as ${env:NAME}. The keys
+  config.providers.NAME.class and config.providers.NAME.param.* say what each is.
 connection.failed.authentication.delay.ms A connection whose authentication has failed is closed after this time,
   which slows guessing.
 connections.max.idle.ms A connection without a request for this time is closed.

@@ -73,7 +73,6 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     ),
     ("server.max.startup.time.ms", "a start has no time limit; it recovers only the unflushed ends of the logs"),
     ("unstable.*", "only released versions of APIs and features are served"),
-    ("config.providers", "values are used literally"),
     ("*.policy.class.name", _JAVA),
     ("client.quota.callback.class", _JAVA),
     ("preallocate", "segment files grow with each write"),
@@ -85,6 +84,7 @@ WITHOUT_EFFECT: Final[tuple[tuple[str, str], ...]] = (
 
 READ_ONCE: Final = frozenset(
     {
+        "config.providers",
         "listeners",
         "listener.security.protocol.map",
         "sasl.enabled.mechanisms",
@@ -128,7 +128,6 @@ UNSAFE_TO_IGNORE: Final[dict[str, tuple[Callable[[NodeConfig], bool], str]]] = {
     "create.topic.policy.class.name": (_given("create.topic.policy.class.name"), "topics could violate the policy"),
     "alter.config.policy.class.name": (_given("alter.config.policy.class.name"), "configs could violate the policy"),
     "client.quota.callback.class": (_given("client.quota.callback.class"), "clients would run without their quotas"),
-    "config.providers": (_given("config.providers"), "values such as ${file:…} would be used literally"),
     "principal.builder.class": (_changed("principal.builder.class"), "clients would get other principals"),
     "remote.log.storage.system.enable": (_given("remote.log.storage.system.enable"), "data would stay on local disks"),
 }

@@ -18,7 +18,7 @@ from kraft_node.base.config.listeners import (
 )
 from kraft_node.base.config.value_types import ConfigValue, trim
 from kraft_node.base.config.view import ConfigView, broker_key
-from kraft_protocol.configs.own import LISTENER_PREFIX, OWN_DEFAULTS, PLUGIN_KEYS
+from kraft_protocol.configs.own import LISTENER_PREFIX, OPEN_PREFIXES, OWN_DEFAULTS, PLUGIN_KEYS
 
 
 class NodeValues(ConfigView):
@@ -42,7 +42,7 @@ class NodeValues(ConfigView):
         self.unknown = sorted(
             name
             for name in texts
-            if not (name in BROKER or name in OWN_DEFAULTS or name in PLUGIN_KEYS or name.startswith(LISTENER_PREFIX))
+            if not (name in BROKER or name in OWN_DEFAULTS or name in PLUGIN_KEYS or name.startswith(OPEN_PREFIXES))
         )
         self.warnings: list[str] = []
 

@@ -19,6 +19,7 @@ READ_KEYS: Final = frozenset(
         "compression.gzip.level",
         "compression.type",
         "compression.zstd.level",
+        "config.providers",
         "connection.failed.authentication.delay.ms",
         "connections.max.idle.ms",
         "connections.max.reauth.ms",
