@@ -21,9 +21,19 @@ TEMPLATE: Object = {
 }
 
 
-def _template(cluster: Cluster, **template: object) -> None:
+CONFIG = {
+    "config.providers": "env",
+    "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    "log.roll.ms": "${env:KEY}",
+}
+"""Without a value for the variable, no node starts: it is not a number."""
+
+
+def _template(cluster: Cluster, config: dict[str, str] | None = None, **template: object) -> None:
     pools = [dict(pool) for pool in cluster.spec["nodePools"]]
     pools[1]["pod"] = template
+    if config is not None:
+        pools[1]["config"] = {**pools[1].get("config", {}), **config}
     cluster.change(nodePools=pools)
 
 
@@ -60,12 +70,12 @@ def test_a_node_that_is_down_starts_with_the_template_before(cluster: Cluster) -
     assert cluster.uids() == now
 
 
-def test_a_granted_secret_reaches_the_node_beside_a_sidecar(cluster: Cluster) -> None:
+def test_a_granted_secret_reaches_the_node_and_its_configuration_beside_a_sidecar(cluster: Cluster) -> None:
     for words in (("serviceaccount", "kraft-node"), ("secret", "node-keys")):
         kubectl("delete", *words, "-n", NAMESPACE, "--ignore-not-found", check=True)
-    kubectl("create", "secret", "generic", "node-keys", "-n", NAMESPACE, "--from-literal=k=v", check=True)
+    kubectl("create", "secret", "generic", "node-keys", "-n", NAMESPACE, "--from-literal=k=3600000", check=True)
     before = cluster.uids()
-    _template(cluster, **TEMPLATE)
+    _template(cluster, CONFIG, **TEMPLATE)
     until("the grant is missing", lambda: cluster.condition("Degraded").get("reason") == "SecretNotAllowed")
     assert cluster.uids() == before
     kubectl("create", "serviceaccount", "kraft-node", "-n", NAMESPACE, check=True)
@@ -74,5 +84,5 @@ def test_a_granted_secret_reaches_the_node_beside_a_sidecar(cluster: Cluster) ->
     until("a broker has it", lambda: _containers(cluster, 101) == 2)
     cluster.settle()
     pod = f"{cluster.name}-101"
-    assert kubectl("exec", pod, "-n", NAMESPACE, "-c", "node", "--", "printenv", "KEY").stdout.strip() == "v"
+    assert kubectl("exec", pod, "-n", NAMESPACE, "-c", "node", "--", "printenv", "KEY").stdout.strip() == "3600000"
     assert {number for number, uid in cluster.uids().items() if before[number] != uid} == {101, 102, 103}
