@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import json
+import random
 import re
 import subprocess
 import sys
@@ -13,16 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from kraft_node.base.config import parse_properties
+from kraft_node.base.config import NodeConfig, parse_properties
 from kraft_node.cli import storage
 from kraft_node.cli.common import ToolError
 from kraft_node.cli.dump_log import main as dump
 from kraft_node.cli.scram_argument import parse_scram
+from kraft_node.cli.storage_dirs import read_meta_properties, write_directories
+from kraft_node.testing.disk import SimDisk
 from kraft_protocol.ids import parse_uuid
 from tests.peer import run_java
 
 CLUSTER = "9QFkB3aSS2KHv4RcngmCVg"
 OTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+MINIMUM = (
+    "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
+    "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\ncontroller.listener.names=CONTROLLER\n"
+)
 
 
 def write_config(folder: Path, *, static: bool = True, roles: str = "broker,controller") -> Path:
@@ -70,6 +77,21 @@ def test_formatting_makes_every_directory_of_the_node(tmp_path: Path, capsys: py
     assert parse_uuid(first["directory.id"]) != parse_uuid(second["directory.id"])
     assert (tmp_path / "a/bootstrap.checkpoint").exists()
     assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loss_of_power_leaves_a_formatted_directory(seed: int) -> None:
+    """The name of the directory was not durable, so a node lost topics with it (a point of `make crash-points`)."""
+    disk = SimDisk(random.Random(seed))
+    texts = {**parse_properties(MINIMUM), "log.dirs": "/deep/inside/a,/deep/inside/b"}
+    write_directories(
+        NodeConfig.parse(texts), cluster_id=CLUSTER, records=[], levels={"metadata.version": 25}, voters=None,
+        ignore_formatted=False, new_uuid=lambda: parse_uuid(OTHER_CLUSTER), say=lambda _: None, disk=disk,
+    )  # fmt: skip
+    disk.lose_power()
+    for path in ("/deep/inside/a", "/deep/inside/b"):
+        assert read_meta_properties(path, disk) is not None
+        assert disk.exists(f"{path}/bootstrap.checkpoint")
 
 
 def test_a_formatted_directory_is_refused_or_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -340,3 +362,11 @@ def test_version_mapping_matches_kafkas(capsys: pytest.CaptureFixture[str]) -> N
         theirs = run_java("kafka.tools.StorageTool", "version-mapping", "-r", release).stdout.decode()
         storage.main(["version-mapping", "-r", release])
         assert capsys.readouterr().out == theirs
+
+
+def test_a_relative_directory_is_made_where_the_tool_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = write_config(tmp_path)
+    config.write_text(config.read_text().replace(f"{tmp_path}/a,{tmp_path}/b", "deep/a"))
+    assert storage.main(["format", "-t", CLUSTER, "-c", str(config)]) == 0
+    assert (tmp_path / "deep" / "a" / "meta.properties").exists()

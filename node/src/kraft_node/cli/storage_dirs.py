@@ -146,7 +146,7 @@ def _write(
     disk: Disk, path: str, node_id: int, cluster_id: str, directory_id: Uuid, bootstrap: bytes, first: bytes | None
 ) -> None:
     """Write a directory's files; `first` is the first snapshot of a dynamic quorum."""
-    disk.mkdir(path)
+    _make(disk, path)
     if first is not None:
         disk.mkdir(os.path.join(path, os.path.dirname(FIRST_SNAPSHOT)))
         write_atomic(disk, os.path.join(path, FIRST_SNAPSHOT), first)
@@ -159,6 +159,17 @@ def _write(
     }
     # Written last: a directory without this file is not formatted.
     write_atomic(disk, os.path.join(path, META_PROPERTIES), format_properties(entries).encode("latin-1"))
+
+
+def _make(disk: Disk, path: str) -> None:
+    """Make a directory and those above it. Their names last: a loss of power must not take what is promised in them."""
+    missing = []
+    while path and not disk.exists(path):  # a relative path ends in the working directory
+        missing.append(path)
+        path = os.path.dirname(path)
+    for each in reversed(missing):
+        disk.mkdir(each)
+        disk.fsync_dir(os.path.dirname(each) or ".")
 
 
 def _snapshot(now: int, last_timestamp_ms: int, controls: Sequence[tuple[int, bytes]], records: Sequence[Any]) -> bytes:
