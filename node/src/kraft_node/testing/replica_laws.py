@@ -315,12 +315,15 @@ class ReplicaLaws:
         state = image.topics.partition(partition.topic_id, partition.index)
         if state is None or state.leader_epoch != partition.leader_epoch or len(partition.isr) < 2:
             return
-        if partition.leader_epoch < self._states[key][1].leader_epoch:
+        newest = self._states[key][1]
+        if partition.leader_epoch < newest.leader_epoch:
             return  # replaced without knowing it: the missing records may be its successor's
         for other in self.cluster.brokers:
             number = other.config.node_id
             if other is machine or number not in partition.isr or other.node is None or other.node.broker is None:
                 continue
+            if number not in newest.isr:
+                continue  # a damaged replica has left, and may begin anew before the leader knows it (seed 61334)
             registered, lifecycle = image.brokers.get(number), other.node.broker.lifecycle
             replica = other.node.broker.replicas.peek(key)
             if registered is None or lifecycle is None or lifecycle.broker_epoch != registered.epoch or replica is None:
