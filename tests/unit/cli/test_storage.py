@@ -370,3 +370,13 @@ def test_a_relative_directory_is_made_where_the_tool_runs(tmp_path: Path, monkey
     config.write_text(config.read_text().replace(f"{tmp_path}/a,{tmp_path}/b", "deep/a"))
     assert storage.main(["format", "-t", CLUSTER, "-c", str(config)]) == 0
     assert (tmp_path / "deep" / "a" / "meta.properties").exists()
+
+
+def test_variables_that_only_the_node_knows_do_not_matter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_config(tmp_path)
+    provider = "org.apache.kafka.common.config.provider.EnvVarConfigProvider"
+    known = f"{config.read_text()}config.providers=env\nconfig.providers.env.class={provider}\n"
+    config.write_text(f"{known}log.roll.ms=${{env:KRAFT_TEST_MISSING}}\n")
+    assert storage.main(["format", "-t", CLUSTER, "-c", str(config)]) == 0
+    config.write_text(f"{known}log.dirs=${{env:KRAFT_TEST_MISSING}}\n")
+    assert "log.dirs: ${env:KRAFT_TEST_MISSING} has no value: the environment does not have it" in refused(config)

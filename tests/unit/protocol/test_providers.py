@@ -62,12 +62,14 @@ def test_without_providers_a_text_stays_as_it_is() -> None:
         ("${folder:{folder}/secrets:missing}", "No such file"),
     ],
 )
-def test_a_variable_without_a_value_is_refused_unless_few_keys_are_needed(text: str, reason: str, folder: Path) -> None:
+def test_a_variable_without_a_value_is_refused_if_its_key_is_needed(text: str, reason: str, folder: Path) -> None:
     given = {**ALL, "ssl.key.password": text.replace("{folder}", str(folder))}
     with pytest.raises(ProviderError, match=rf"^ssl\.key\.password: \$\{{.*has no value: .*{reason}") as refused:
         resolved(given)
     assert "from" not in str(refused.value).replace(str(folder), "")
-    assert resolved(given, all_known=False) == given
+    assert resolved(given, {"log.dirs"}) == ALL
+    with pytest.raises(ProviderError, match=reason):
+        resolved(given, {"ssl.key.password"})
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,6 @@ def test_parameters_bound_what_a_provider_reads(params: dict[str, str], text: st
     ],
 )
 def test_a_provider_that_cannot_be_used_is_refused(change: dict[str, str], reason: str) -> None:
-    for all_known in (True, False):
+    for needed in (None, ()):
         with pytest.raises(ProviderError, match=reason):
-            resolved({**ALL, **change}, all_known=all_known)
+            resolved({**ALL, **change}, needed)

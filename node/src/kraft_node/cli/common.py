@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def read_text(path: str) -> str:
         return decode_properties(file.read())
 
 
-def read_config(path: str, overrides: Iterable[str] = (), *, all_known: bool = True) -> NodeConfig:
+def read_config(path: str, overrides: Iterable[str] = (), needed: Container[str] | None = None) -> NodeConfig:
     """The node's configuration in the file at `path`, with values for its variables (`config.providers`).
 
-    `all_known`: each variable must have a value. Raises ToolError, which names the file and the problem.
+    `needed`: other keys may have variables without a value. Raises ToolError, which names the file and the problem.
     """
     from kraft_node.base.config import ConfigError, NodeConfig
     from kraft_node.base.config.node import parse_overrides
@@ -80,6 +80,6 @@ def read_config(path: str, overrides: Iterable[str] = (), *, all_known: bool = T
 
     try:
         texts = parse_properties(read_text(path)) | parse_overrides(overrides)
-        return NodeConfig.parse(resolved(texts, all_known=all_known))
+        return NodeConfig.parse(resolved(texts, needed))
     except (ConfigError, ProviderError) as e:
         raise ToolError(f"{path}: {e}") from None

@@ -41,6 +41,27 @@ def new_uuid() -> Uuid:
 
 
 CLUSTER_ID_CHARACTERS: Final = 22
+NEEDED: Final = frozenset(
+    {
+        "advertised.listeners",
+        "broker.id",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism.inter.broker.protocol",
+        "security.inter.broker.protocol",
+    }
+)
+"""Keys that the tool reads or checks. Variables of others may have values on the node alone."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -173,7 +194,7 @@ def info(args: argparse.Namespace) -> int:
     """Print the log directories, their metadata and their problems. Returns 1 if a problem was found."""
     from kraft_node.cli.storage_dirs import read_directories
 
-    config = read_config(args.config, all_known=False)
+    config = read_config(args.config, needed=NEEDED)
     directories, problems, values = read_directories(sorted(config.all_dirs))
     problems += _mismatches(values, config.node_id)
     if args.json:
@@ -213,7 +234,7 @@ def format_storage(args: argparse.Namespace) -> int:
     from kraft_node.cli.scram_argument import parse_scram
     from kraft_node.cli.storage_dirs import write_directories
 
-    config = read_config(args.config, all_known=False)
+    config = read_config(args.config, needed=NEEDED)
     if not args.cluster_id.strip():
         raise ToolError("The cluster id is blank; generate one with `kafka-storage random-uuid`.")
     static = bool(config.voters)

@@ -18,9 +18,9 @@ from kraft_protocol.configs import kafka
 from kraft_protocol.configs.providers import PROVIDERS_KEY
 from kraft_protocol.configs.rows import rows
 
-DYNAMIC: Final = frozenset(
-    row.name for row in rows(kafka.BROKER, kafka.BROKER_DYNAMIC_ONLY) if row.is_cluster_wide
-) - {PROVIDERS_KEY}
+DYNAMIC: Final = frozenset(row.name for row in rows(kafka.BROKER, kafka.BROKER_DYNAMIC_ONLY) if row.is_cluster_wide) - {
+    PROVIDERS_KEY
+}
 """Keys that all brokers change at run time, without a restart."""
 DATA: Final = "/var/lib/kraft"
 CONTROLLER_LISTENER: Final = "CONTROLLER"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -35,11 +35,11 @@ class ProviderError(ValueError):
     """A variable has no value, or a provider cannot be used. The message has no values."""
 
 
-def resolved(texts: Mapping[str, str], *, all_known: bool = True) -> dict[str, str]:
+def resolved(texts: Mapping[str, str], needed: Container[str] | None = None) -> dict[str, str]:
     """The entries with values for their variables.
 
-    Raises ProviderError, which names the key and the variable, for a provider that cannot be used; and for a variable
-    without a value, unless `all_known` is false: then it stays as it is, for programs that need few keys.
+    `needed`: the keys that a program needs; None: all. Other keys are left out if a variable has no value. Raises
+    ProviderError, which names the key and the variable.
     """
     names = [name for part in texts.get(PROVIDERS_KEY, "").split(",") if (name := part.strip())]
     if not names:
@@ -49,7 +49,12 @@ def resolved(texts: Mapping[str, str], *, all_known: bool = True) -> dict[str, s
     found = dict(texts)
     for key, text in texts.items():
         if not key.startswith(PROVIDERS_PREFIX):
-            found[key] = _replaced(key, text, looks, params, all_known=all_known)
+            try:
+                found[key] = _replaced(key, text, looks, params)
+            except ProviderError:
+                if needed is None or key in needed:
+                    raise
+                del found[key]
     return found
 
 
@@ -70,9 +75,7 @@ def _params(texts: Mapping[str, str], name: str) -> dict[str, str]:
     return {key.removeprefix(prefix): text.strip() for key, text in texts.items() if key.startswith(prefix)}
 
 
-def _replaced(
-    key: str, text: str, looks: Mapping[str, Look], params: Mapping[str, Mapping[str, str]], *, all_known: bool
-) -> str:
+def _replaced(key: str, text: str, looks: Mapping[str, Look], params: Mapping[str, Mapping[str, str]]) -> str:
     def value(found: re.Match[str]) -> str:
         name, path, variable = found[1], found[2] or "", found[3]
         look = looks.get(name)
@@ -81,8 +84,6 @@ def _replaced(
         try:
             return look(params[name], path, variable)
         except (OSError, ValueError) as error:
-            if not all_known:
-                return found[0]
             reason = error.strerror if isinstance(error, OSError) else error
             raise ProviderError(f"{key}: {found[0]} has no value: {reason}") from None
 
