@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 from kraft_node.partition.acks import Acks
 from kraft_protocol.errors import ErrorCode
+from tests.unit.partition.test_partition import NOW_MS, Rig
 
 COUNT = 5_000
 
@@ -70,3 +72,15 @@ def test_a_moved_high_watermark_does_not_copy_those_that_still_wait() -> None:
     assert acks.take(3) == []
     assert acks._waiting is waiting
     assert len(acks) == 6
+
+
+def test_a_producer_that_has_stopped_waiting_is_not_answered(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, isr=(1, 2))
+    rig.append(NOW_MS)
+    waiters = [Waiter(), Waiter()]
+    for waiter in waiters:
+        rig.partition.when_replicated(1, waiter)
+    rig.partition.forget_ack(waiters[0])
+    rig.partition.follower_fetched(2, -1, 1, 0)
+    assert [waiter.codes for waiter in waiters] == [[], [ErrorCode.NONE]]
+    rig.partition.forget_ack(waiters[1])

@@ -11,8 +11,9 @@ import pytest
 from kraft_node.metadata.image import MetadataImage
 from kraft_node.partition.manager import ReplicaManager
 from kraft_protocol.errors import ErrorCode, KafkaError
+from kraft_protocol.wire import stored
 from tests.unit.broker.memory import MemoryLog
-from tests.unit.broker.world import Loop, broker_records, make_env, replay, topic_records
+from tests.unit.broker.world import Loop, broker_records, make_env, replay, topic_id, topic_records
 
 BAD = 1
 
@@ -56,3 +57,27 @@ def test_a_replica_without_a_descriptor_is_opened_later() -> None:
     rig.error = None
     rig.loop.run(200)
     assert rig.opened() == [0, 1, 2]
+
+
+def dropped_by(rig: Rig, delta: Any) -> tuple[list[int], list[tuple[str, int, bytes]]]:
+    """The partitions whose fetchers end with this metadata, and the logs that are deleted."""
+    ended: list[int] = []
+    deleted: list[tuple[str, int, bytes]] = []
+    rig.replicas.dropped = lambda partition: ended.append(partition.index)
+    rig.replicas._delete_log = lambda *log: deleted.append(log)  # type: ignore[method-assign, assignment]
+    rig.replicas.apply(delta)
+    return ended, deleted
+
+
+@pytest.mark.parametrize("is_snapshot", [False, True])
+def test_replicas_of_a_deleted_topic_are_not_fetched_any_more(is_snapshot: bool) -> None:
+    """A snapshot does not list what was deleted. Only replicas with a partition have a fetcher."""
+    rig = Rig(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "damaged"))
+    rig.loop.run()
+    assert len(rig.replicas) == 2
+    delta = replay(rig.image, [stored.RemoveTopicRecord(topic_id=topic_id(1))])
+    delta.is_snapshot = is_snapshot
+    ended, deleted = dropped_by(rig, delta)
+    assert ended == [0, 2]
+    assert [log[:2] for log in deleted] == [("t", index) for index in ([0, 2] if is_snapshot else [0, 1, 2])]
+    assert (rig.opened(), len(rig.replicas)) == ([], 0)
