@@ -17,6 +17,7 @@ from kraft_node.raft.membership.quorum import ReplicaKey, VoterSet
 from kraft_node.raft.messages import VersionsRequest
 from kraft_node.raft.node import NotLeader
 from kraft_node.raft.ready import Ready
+from kraft_node.raft.roles.states import Role
 from kraft_node.raft.snapshots import SnapshotPolicy
 from kraft_node.server.faults import FaultHandler, raising
 from kraft_node.server.quorum.driver import RaftDriver
@@ -248,7 +249,7 @@ class DrivenReplica(Replica):
         assert self.driver is not None
         node, laws = self.driver.node, self.sim.laws
         epoch = header.partition_leader_epoch
-        if not node.is_leader:
+        if not node.is_leader and node.role.role is not Role.RESIGNED:  # it may resign in the step that writes
             return False
         controls = list(iter_control_records(data, header)) if header.is_control else []
         laws.upgrades += bool(controls) and controls[0].type is ControlType.KRAFT_VERSION
