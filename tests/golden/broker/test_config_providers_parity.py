@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraft_protocol.wire import messages as m
-from tests.compat.targets import Apache, Ours, all_running
+from tests.compat.targets import Apache, Ours, Target, all_running
 from tests.golden.broker.pair import Pair, Side
 
 pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("config-providers")]
@@ -40,6 +40,13 @@ def configuration(folder: Path) -> dict[str, str]:
     }
 
 
+class FreshApache(Apache):
+    """Apache Kafka with a storage tool in a process of its own, which has the environment of this test."""
+
+    def _storage(self, *args: str) -> None:
+        Target._storage(self, *args)
+
+
 KEYS = (
     "log.retention.ms",
     "log.segment.bytes",
@@ -57,7 +64,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     monkeypatch.setenv("KRAFT_PARITY_SECOND", "delete")
     monkeypatch.setenv("KRAFT_PARITY_ZEROS", "000000")
     overrides = configuration(tmp_path)
-    targets = Apache("apache", tmp_path / "apache", overrides), Ours("kraftcluster", tmp_path / "ours", overrides)
+    targets = FreshApache("apache", tmp_path / "apache", overrides), Ours("kraftcluster", tmp_path / "ours", overrides)
     with all_running(targets):
         made = Pair(Side("Kafka", targets[0]), Side("ours", targets[1]))
         yield made

@@ -79,7 +79,7 @@ def test_a_partition_with_an_unknown_code_does_not_stop_the_others() -> None:
     follower = Follower()
     rows = [
         FETCHED.PartitionData(partition_index=0, error_code=UNKNOWN, high_watermark=-1),
-        FETCHED.PartitionData(partition_index=1, records=memoryview(records(count=3)), high_watermark=3),
+        FETCHED.PartitionData(partition_index=1, records=memoryview(records(number=3)), high_watermark=3),
     ]
     topic = FETCHED.FetchableTopicResponse(topic_id=topic_id(1), partitions=rows)
     follower.leader.take(m.FetchRequest).answer(FETCHED(session_id=7, responses=[topic]))
