@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kraft_node.raft import events
 from kraft_node.raft import messages as m
+from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView
 from kraft_node.raft.membership.quorum import QuorumState, ReplicaKey, Voter, VoterSet
 from kraft_node.raft.node import RaftNode
@@ -14,7 +15,7 @@ from tests.unit.raft.test_voter_changes import Chance
 VOTER, OBSERVER, LEADER = 1, 6, 7
 
 
-def observer() -> RaftNode:
+def observer(own: Voter | None = None, config: RaftConfig | None = None) -> RaftNode:
     return RaftNode(
         local=ReplicaKey(OBSERVER, Uuid(bytes(15) + b"\6")),
         voters=VoterSet([Voter(ReplicaKey(VOTER, Uuid(bytes(15) + b"\1")))]),
@@ -23,6 +24,8 @@ def observer() -> RaftNode:
         rng=Chance(),
         cluster_id="c",
         kraft_version=1,
+        own=own,
+        config=config or RaftConfig(),
     )
 
 
@@ -61,3 +64,20 @@ def test_an_observer_without_contact_to_its_leader_grants_pre_votes() -> None:
     run(0, 10_000, is_heard=True)
     run(10_010, 20_000, is_heard=False)
     assert host.votes() == [False, True]
+
+
+def test_an_observer_follows_its_leader_for_a_while_before_it_asks_to_join() -> None:
+    """A voter that is far behind would only slow the quorum down."""
+    local = ReplicaKey(OBSERVER, Uuid(bytes(15) + b"\6"))
+    own = Voter(local, {"CONTROLLER": ("host", 9006)}, (0, 1))
+    config = RaftConfig(auto_join=True)
+    host = QuietHost()
+    host.node = observer(own, config)
+    asked: list[int] = []
+    host.tell(events.Started())
+    for host.now_ms in range(0, 2 * config.fetch_timeout_ms, 10):
+        host.tell(events.Tick())
+        for fetch in host.requests(m.FetchRequest):
+            host.tell(events.Answered(fetch.number, m.FetchReply(m.NONE, epoch=5, leader_id=VOTER)))
+        asked += [host.now_ms for _ in host.requests(m.AddVoterRequest)]
+    assert asked[0] >= config.fetch_timeout_ms
