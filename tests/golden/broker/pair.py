@@ -24,6 +24,7 @@ from kraft_protocol.wire.messages import (
     CreateTopicsRequest,
     FindCoordinatorRequest,
     HeartbeatRequest,
+    ListOffsetsRequest,
 )
 from tests.compat.targets import Target
 
@@ -33,6 +34,7 @@ MASKED = frozenset({"throttle_time_ms", "unknown_tags", "total_bytes", "usable_b
 """Fields that are not compared: loads and sizes of disks, and the metadata log's offsets."""
 START_S = 20
 UNKNOWN_MEMBER_ID = 25
+LATEST = -1
 SETTLES_IN = 60
 """Times that a question is asked again, 50 ms apart, before its answer counts."""
 NOW_MS = 15 * 60 * 1000
@@ -278,7 +280,10 @@ class Pair:
         self.check(f"{label} {brief(self._request(asked, self.kafka))} v{version} unanswered", get)
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
-        """Create a topic on both and remember its ids. Dots in keys are written as underscores."""
+        """Create a topic on both, remember its ids, and wait until it can be written.
+
+        Dots in keys are written as underscores.
+        """
         config = CreateTopicsRequest.CreatableTopicConfig
         made = [config(name=key.replace("_", "."), value=value) for key, value in configs.items()]
         topic = CreateTopicsRequest.CreatableTopic(
@@ -288,6 +293,8 @@ class Pair:
             response = side.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
             assert response.topics[0].error_code == 0, (side, response)
             side.learn_topic(name, response.topics[0].topic_id)
+        for side in self.sides:
+            _await_leaders(side, name, partitions)
 
     # inside
 
@@ -324,6 +331,16 @@ class Pair:
         """Fail with all noted differences."""
         found, self.differences = self.differences, []
         assert not found, f"{len(found)} difference(s)\n" + "\n".join(found)
+
+
+def _await_leaders(side: Side, topic: str, partitions: int) -> None:
+    """Brokers learn of new topics a moment after the controller has answered; on a busy machine it is a long one."""
+    rows = [ListOffsetsRequest.ListOffsetsPartition(index, timestamp=LATEST) for index in range(partitions)]
+    request = ListOffsetsRequest(-1, topics=[ListOffsetsRequest.ListOffsetsTopic(topic, rows)])
+    deadline = time.monotonic() + START_S
+    while any(row.error_code for row in side.ask(request, 1).topics[0].partitions):
+        assert time.monotonic() < deadline, f"{side}: {topic} has no leaders"
+        time.sleep(0.02)
 
 
 def warm_coordinator(pair: Pair) -> None:
