@@ -8,25 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from kraft_node.base.config import NodeConfig
-from kraft_node.base.config.zookeeper import zookeeper_settings
 from kraft_node.migration.zookeeper import Create, NoAnswerError, SetData, ZooKeeper
-from kraft_node.runtime.zookeeper import kazoo_sessions
 from tests.compat.members import wait_for
 from tests.compat.security.realm import REALM, needs_kdc, realm_in
 from tests.compat.targets import free_ports
 from tests.compat.zookeeper_cluster import old_java
+from tests.golden.migration.sessions import begun, plain_client
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
-CONTROLLER = (
-    "process.roles=controller\nnode.id=1\nlisteners=C://:1\ncontroller.listener.names=C\nlog.dirs=/\n"
-    "listener.security.protocol.map=C:PLAINTEXT\ncontroller.quorum.voters=1@localhost:1\n"
-    "zookeeper.metadata.migration.enable=true\n"
-)
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true"
 
@@ -51,33 +43,13 @@ class SaslServer:
 
     def session(self, login: str, **more: str) -> ZooKeeper:
         """As a controller with these settings begins it."""
-        texts = {
-            "zookeeper.connect": f"localhost:{self.port}",
-            "zookeeper.session.timeout.ms": "30000",
-            "zookeeper.connection.timeout.ms": "90000",
-            "zookeeper.set.acl": "true",
-            "zookeeper.sasl.jaas.config": login,
-            **{name.replace("_", "."): value for name, value in more.items()},
-        }
-        settings = zookeeper_settings(NodeConfig.parse(CONTROLLER, [f"{k}={v}" for k, v in texts.items()]))
-        assert settings is not None
-        return kazoo_sessions(settings)()
-
-    @contextmanager
-    def stranger(self) -> Iterator[KazooClient]:
-        """A client without a login."""
-        client = KazooClient(f"127.0.0.1:{self.port}")
-        try:
-            client.start(timeout=60)
-            yield client
-        finally:
-            client.stop()
-            client.close()
+        texts = {"zookeeper.set.acl": "true", "zookeeper.sasl.jaas.config": login}
+        return begun(self.port, texts, more)
 
     def is_ready(self) -> bool:
         assert self.process.poll() is None, (self.folder / "zookeeper.log").read_text()
         try:
-            with self.stranger():
+            with plain_client(self.port):
                 return True
         except KazooTimeoutError:
             return False
@@ -104,7 +76,7 @@ def check_owned(server: SaslServer, session: ZooKeeper, name: str) -> None:
     """Znodes of the session belong to SASL's `name`."""
     session.commit([Create("/config"), Create("/config/topics", b"t"), Create("/config/users", b"secret")])
     session.commit([SetData("/config/users", b"changed")])
-    with server.stranger() as client:
+    with plain_client(server.port) as client:
         acls, _ = client.get_acls("/config/topics")
     assert {(acl.id.scheme, acl.id.id, acl.perms) for acl in acls} == {("sasl", name, 31), ("world", "anyone", 1)}
 

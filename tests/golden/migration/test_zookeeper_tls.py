@@ -5,31 +5,21 @@ from __future__ import annotations
 import gc
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.errors import ConfigError
-from kraft_node.base.config.zookeeper import zookeeper_settings
 from kraft_node.migration.zookeeper import Create, NoAnswerError, SetData, ZooKeeper
-from kraft_node.runtime.zookeeper import kazoo_sessions
 from tests.certificates import Authority, Issued
 from tests.compat.members import wait_for
 from tests.compat.targets import free_ports
 from tests.compat.zookeeper_cluster import old_java
+from tests.golden.migration.sessions import begun, plain_client
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
-
-CONTROLLER = (
-    "process.roles=controller\nnode.id=1\nlisteners=C://:1\ncontroller.listener.names=C\nlog.dirs=/\n"
-    "listener.security.protocol.map=C:PLAINTEXT\ncontroller.quorum.voters=1@localhost:1\n"
-    "zookeeper.metadata.migration.enable=true\n"
-)
 
 
 class TlsServer:
@@ -63,27 +53,9 @@ class TlsServer:
 
     def session(self, **more: str) -> ZooKeeper:
         """As a controller with these settings begins it."""
-        texts = {
-            "zookeeper.connect": f"localhost:{self.secure}",
-            "zookeeper.session.timeout.ms": "30000",
-            "zookeeper.connection.timeout.ms": "90000",
-            "zookeeper.ssl.client.enable": "true",
-            "zookeeper.ssl.truststore.location": str(self.authority.path),
-            **{name.replace("_", "."): value for name, value in more.items()},
-        }
-        settings = zookeeper_settings(NodeConfig.parse(CONTROLLER, [f"{k}={v}" for k, v in texts.items()]))
-        assert settings is not None
-        return kazoo_sessions(settings)()
-
-    @contextmanager
-    def plain_client(self) -> Iterator[KazooClient]:
-        client = KazooClient(f"127.0.0.1:{self.plain}")
-        try:
-            client.start(timeout=60)
-            yield client
-        finally:
-            client.stop()
-            client.close()
+        trust = str(self.authority.path)
+        texts = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.truststore.location": trust}
+        return begun(self.secure, texts, more)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +66,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServer]:
         def is_ready() -> bool:
             assert made.process.poll() is None, (made.folder / "zookeeper.log").read_text()
             try:
-                with made.plain_client():
+                with plain_client(made.plain):
                     return True
             except KazooTimeoutError:
                 return False
@@ -132,7 +104,7 @@ def test_znodes_are_made_for_their_maker_and_secrets_are_hidden(server: TlsServe
     own = str(server.identity("CN=controller"))
     session = server.session(zookeeper_ssl_keystore_location=own, zookeeper_set_acl="true")
     session.commit([Create("/config"), Create("/config/topics", b"t"), Create("/config/users", b"secret")])
-    with server.plain_client() as client:
+    with plain_client(server.plain) as client:
         assert client.get("/config/topics")[0] == b"t"
         with pytest.raises(NoAuthError):
             client.set("/config/topics", b"other")

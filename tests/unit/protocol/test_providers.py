@@ -94,6 +94,12 @@ def test_parameters_bound_what_a_provider_reads(params: dict[str, str], text: st
             resolved(texts)
 
 
+def test_a_pattern_that_cannot_be_read_is_named() -> None:
+    given = {**ALL, "config.providers.env.param.allowlist.pattern": "PLAN(", "a": "${env:PLANTED}"}
+    with pytest.raises(ProviderError, match=r"^a: .*allowlist\.pattern 'PLAN\(' is no regular expression"):
+        resolved(given)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

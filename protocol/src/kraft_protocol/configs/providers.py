@@ -95,7 +95,11 @@ def _of_environment(params: Mapping[str, str], path: str, name: str) -> str:
     if path:
         raise ProviderError(f"variables of the environment have no path, here {path!r}")
     pattern = params.get(ALLOWED_NAMES)
-    if pattern is not None and not re.fullmatch(pattern, name):
+    try:
+        allows = pattern is None or re.fullmatch(pattern, name)
+    except re.error as error:
+        raise ProviderError(f"{ALLOWED_NAMES} {pattern!r} is no regular expression: {error}") from None
+    if not allows:
         raise ProviderError(f"{ALLOWED_NAMES} does not allow it")
     found = os.environ.get(name)
     if found is None:
