@@ -27,6 +27,7 @@ BROKER: Final = "".join(
 )
 """The keys of nodes, in the notation of `kraft_protocol.configs.kafka`."""
 TOPIC: Final = kafka.TOPIC
+SUPER_USERS: Final = "super.users"
 VARIABLE: Final = "${"
 """The beginning of a variable, whose value only the node knows (`kraft_protocol.configs.providers`)."""
 _BLANKS: Final = "".join(map(chr, range(0x21)))
@@ -45,7 +46,10 @@ def cluster_config_problems(spec: KRaftClusterSpec) -> list[str]:
     parts = [("spec.config", spec.config)]
     parts += [(f"spec.nodePools {pool.name} config", pool.config) for pool in spec.node_pools]
     refuse = spec.unknown_config == "Refuse"
-    return [line for where, texts in parts for line in config_problems(where, texts, BROKER, refuse)]
+    found = [line for where, texts in parts for line in config_problems(where, texts, BROKER, refuse)]
+    if VARIABLE in spec.config.get(SUPER_USERS, ""):
+        found.append(f"spec.config {SUPER_USERS}: the operator must know these users; name them without variables")
+    return found
 
 
 def topic_config_problems(texts: Mapping[str, str]) -> list[str]:

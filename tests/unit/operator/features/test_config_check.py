@@ -96,6 +96,8 @@ def test_values_of_variables_are_left_to_the_nodes() -> None:
     assert cluster_config_problems(found.spec) == []
     assert dynamic_values(found.spec) == {"num.network.threads": "3"}
     assert topic_config_problems({"retention.ms": "${env:KEPT_MS}"})
+    (problem,) = cluster_config_problems(sample(config={**PROVIDERS, "super.users": "User:a;${env:MORE}"}).spec)
+    assert problem.startswith("spec.config super.users: the operator must know these users")
 
 
 def test_an_invalid_configuration_changes_nothing() -> None:
