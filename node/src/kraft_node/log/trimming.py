@@ -5,6 +5,7 @@ This file decides which segments are dropped; `log.segments.segment_list` drops 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,6 @@ from kraft_node.log import flushing, names
 from kraft_node.log.errors import CutLater
 from kraft_node.log.producers.replay import load_producers
 from kraft_node.log.segments import txn_index
-from kraft_node.log.segments.segment_list import remove_files
 from kraft_node.log.waiting import policy_flush
 from kraft_protocol.errors import KafkaError
 
@@ -32,9 +32,11 @@ DROP_STEP: Final = 16
 def _drop_first(log: TrimmedLog, count: int) -> int:
     """Drop the first `count` closed segments. Returns the freed bytes."""
     dropped = {log.segments.base_at(number) for number in range(count)}
-    freed = log.segments.drop_first(count)
+    snapshots = log.producer_snapshots  # ascending, and perhaps one for each of very many segments
+    old = [at for at in snapshots[: bisect_right(snapshots, max(dropped))] if at in dropped]
+    freed = log.segments.drop_first(count, old)
     log.forget_times()
-    _drop_snapshots(log, [at for at in log.producer_snapshots if at in dropped])
+    _forget_snapshots(log, old)
     first = log.segments.first_base
     if log.start_offset < first:
         log.start_offset = first
@@ -43,11 +45,17 @@ def _drop_first(log: TrimmedLog, count: int) -> int:
 
 
 def _drop_snapshots(log: TrimmedLog, offsets: Sequence[int]) -> None:
+    log.segments.drop_snapshots(offsets)
+    _forget_snapshots(log, offsets)
+
+
+def _forget_snapshots(log: TrimmedLog, offsets: Sequence[int]) -> None:
+    """`offsets` are ascending. The cost follows them, not all snapshots."""
     if not offsets:
         return
-    doomed = set(offsets)
-    log.producers.snapshots = tuple(at for at in log.producers.snapshots if at not in doomed)
-    remove_files(log.dir.env.disk, [f"{log.path}/{offset:020d}{names.PRODUCER_SNAPSHOT}" for offset in offsets])
+    known, doomed = log.producers.snapshots, set(offsets)
+    first, last = bisect_left(known, offsets[0]), bisect_right(known, offsets[-1])
+    log.producers.snapshots = (*known[:first], *(at for at in known[first:last] if at not in doomed), *known[last:])
 
 
 def drop_old_snapshots(log: TrimmedLog, recovery_point: int) -> None:

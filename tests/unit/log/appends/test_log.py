@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from fastcrc.crc32 import iscsi as crc32c
 
@@ -301,6 +303,33 @@ def test_retention_by_size_and_time() -> None:
     assert (log.start_offset, log.end_offset, log.size_bytes) == (100, 100, 0)
     log.append_as_leader(batch(b"next"), 0, NOW)
     assert values(log) == [b"next"]
+
+
+def test_dropped_segments_and_snapshots_are_removed_by_a_lane() -> None:
+    """Snapshots of producers were removed on the loop: beside retention of 10,000 segments requests waited for 30 ms
+    and more, because removing a file may wait for the journal of the file system."""
+    world = LogWorld()
+    log = world.open(small({"retention.bytes": "2500", "retention.ms": "-1"}))
+    for number in range(300):
+        log.append_as_leader(idempotent(number, b"%d" % number), 0, NOW)
+    log.high_watermark = log.end_offset
+    before = log.producer_snapshots
+    assert len(before) > 10
+
+    def removed_at_once(change: Callable[[], object]) -> int:
+        files = len(world.disk.names(log.path))
+        change()
+        return files - len(world.disk.names(log.path))
+
+    rest = log.segment_bases[-3]
+    assert removed_at_once(lambda: log.retain(NOW)) == 0
+    assert removed_at_once(lambda: log.truncate_to(log.end_offset - 7)) <= 0, "the active segment may be a new one"
+    log.delete_records(rest)
+    world.rest()
+    left = world.disk.names(log.path)
+    assert not any(name.endswith(".deleted") for name in left)
+    kept = tuple(int(name.partition(".")[0]) for name in left if name.endswith(".snapshot"))
+    assert kept == log.producer_snapshots == tuple(at for at in before if log.start_offset <= at <= log.end_offset)
 
 
 def test_delete_records_removes_records_and_whole_segments() -> None:

@@ -199,8 +199,11 @@ class SegmentList:
             self._remove_soon(self._drop(old.base, old))
         return new
 
-    def drop_first(self, count: int) -> int:
-        """Drop the first `count` segments, which are closed. Returns the freed bytes. Raises OSError."""
+    def drop_first(self, count: int, snapshots: Sequence[int] = ()) -> int:
+        """Drop the first `count` segments, which are closed, and the snapshots of producers at the offsets `snapshots`.
+
+        Returns the freed bytes of the segments. Raises OSError.
+        """
         assert count <= len(self._bases), "law: the active segment stays"
         doomed, freed = self._bases[:count], sum(self._sizes[:count])
         del self._bases[:count], self._sizes[:count], self._times[:count]
@@ -208,8 +211,12 @@ class SegmentList:
         aside: list[str] = []
         for base in doomed:  # from the first on: a crash between leaves no hole
             aside += self._drop(base, self._kept.get(base))
-        self._remove_soon(aside)
+        self._remove_soon(aside + _snapshots_aside(self._owner, snapshots))
         return freed
+
+    def drop_snapshots(self, offsets: Sequence[int]) -> None:
+        """Remove the snapshots of producers at these offsets. Raises OSError."""
+        self._remove_soon(_snapshots_aside(self._owner, offsets))
 
     def keep_first(self, count: int) -> Segment:
         """Drop all segments after the first `count`; the last of these becomes active. Raises OSError."""
@@ -320,18 +327,28 @@ class SegmentList:
 
 def set_aside(owner: ListOwner, base: int) -> list[str]:
     """Rename the files of a segment to .deleted. Returns the new names. Raises OSError."""
+    aside = _rename_aside(owner, base, names.SEGMENT_SUFFIXES)
+    if base in owner.txn_bases:
+        owner.txn_bases = tuple(at for at in owner.txn_bases if at != base)
+    return aside
+
+
+def _snapshots_aside(owner: ListOwner, offsets: Sequence[int]) -> list[str]:
+    """Rename snapshots of producers: removing a file can wait for the journal of the file system."""
+    return [name for at in offsets for name in _rename_aside(owner, at, (names.PRODUCER_SNAPSHOT,))]
+
+
+def _rename_aside(owner: ListOwner, offset: int, suffixes: Sequence[str]) -> list[str]:
     disk = owner.dir.env.disk
-    prefix = f"{owner.path}/{base:020d}"
+    prefix = f"{owner.path}/{offset:020d}"
     aside = []
-    for suffix in names.SEGMENT_SUFFIXES:
+    for suffix in suffixes:
         path = prefix + suffix
         try:
             disk.rename(path, path + names.DELETED)
         except FileNotFoundError:
             continue  # not every segment has every file
         aside.append(path + names.DELETED)
-    if base in owner.txn_bases:
-        owner.txn_bases = tuple(at for at in owner.txn_bases if at != base)
     return aside
 
 
