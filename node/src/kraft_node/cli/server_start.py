@@ -36,6 +36,9 @@ STOP_MAX_S: Final = 60.0
 
 HARD_EXIT: Final = 130
 
+STARTED_MS: Final = 1_000
+"""What need not happen in a start happens this much later."""
+
 DAEMON_LOG: Final = "kafkaServer.out"
 """The file of a daemon's output in $LOG_DIR, as in Kafka's script."""
 
@@ -150,10 +153,16 @@ class _Process:
             return 1
         env = self.real.env
         Garbage(env.line, env.clock, env.scheduler).start()
+        env.scheduler.call_later(STARTED_MS, self._after_start)
         self.real.loop.run()
         self.real.close()
         log.info("stopped code=%d", self.code)
         return self.code
+
+    def _after_start(self) -> None:
+        from kraft_node.runtime.cpu_slice import shorten_slice
+
+        shorten_slice()
 
     def _size_sockets(self) -> None:
         """Apply socket buffer sizes only if they are configured: the kernel's own sizing is faster than Kafka's 100

@@ -13,7 +13,7 @@ Only this package imports `socket`, `select`, `threading`, `time` or uses files.
 - `disk`: files of the operating system. A failed fsync is reported and never retried here.
 - `connecting`: tries the addresses of a name; `residency`: whether bytes are in the page cache; `dirty_pages`: how much
   may be written before Linux makes writers wait.
-- `garbage`: when Python looks for cyclic garbage.
+- `garbage`: when Python looks for cyclic garbage; `cpu_slice`: how soon Linux runs the loop's thread.
 - `zookeeper`: sessions of ZooKeeper with kazoo, for a controller that migrates; `zookeeper_sasl`: their login by SASL.
 
 This package must not know Kafka, keep state of the node, or call the cores from any thread but the loop's.

@@ -1,0 +1,51 @@
+"""The time slice of the loop's thread: how soon Linux runs the loop when others use the processors.
+
+Linux's scheduler (EEVDF) runs the thread with the earliest deadline, which is nearer the shorter a thread's slice is.
+The loop works for less than a millisecond at a time, so it asks for short slices. It then waits for a busy processor a
+sixth as long, and gets no larger share of it. Threads that it starts get ordinary slices: lanes may work for long.
+Linux before 6.12 takes the request and ignores it. Measured: decision 27.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import platform
+import sys
+from typing import Final
+
+log = logging.getLogger("kraft_node.runtime.cpu_slice")
+
+SLICE_NS: Final = 200_000
+"""Linux's own is 0.7 to 2.8 ms, by the number of processors. The loop waits as long with 0.1 ms as with 0.2 ms, but
+exchanges the processor more often."""
+
+CALLS: Final = {"x86_64": 314, "aarch64": 274, "riscv64": 274, "s390x": 345, "ppc64le": 355}
+"""The number of sched_setattr(2), which the C library did not have before glibc 2.41. sched_getattr(2) is the next."""
+
+RESET_ON_FORK: Final = 1
+ATTRIBUTES: Final = "=IIQiIQQQ"
+"""struct sched_attr in its first version: size, policy, flags, nice, priority, runtime, deadline, period."""
+SIZE: Final = 48
+
+
+def shorten_slice() -> bool:
+    """Ask for short slices for the calling thread, not for threads that it starts later.
+
+    Returns whether the system took the request. It is not made if an administrator has given the process another
+    scheduling policy.
+    """
+    number = CALLS.get(platform.machine())
+    if sys.platform != "linux" or number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
+        return False
+    import ctypes  # noqa: PLC0415  (two milliseconds that a start does not need to wait for)
+    import struct  # noqa: PLC0415
+
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    wanted = struct.pack(ATTRIBUTES, SIZE, os.SCHED_OTHER, RESET_ON_FORK, nice, 0, SLICE_NS, 0, 0)
+    if ctypes.CDLL(None, use_errno=True).syscall(number, 0, wanted, 0) == 0:
+        return True
+    reason = ctypes.get_errno()
+    log.info("the loop keeps ordinary time slices error=%s", errno.errorcode.get(reason, reason))
+    return False
