@@ -48,7 +48,7 @@ def measured(interval_ms: float) -> tuple[list[float], float]:
     near, far = socket.socketpair()
     context = get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    asking = context.Process(target=_ask, args=(far, sender))
+    asking = context.Process(target=ask, args=(far, sender))
     asking.start()
     far.close()
     receiver.recv()
@@ -86,7 +86,8 @@ def measured(interval_ms: float) -> tuple[list[float], float]:
     return sorted(waits), turns / taken_s
 
 
-def _ask(connection: socket.socket, sender: Any) -> None:
+def ask(connection: socket.socket, sender: Any) -> None:
+    """Send a byte every millisecond and wait for the answer; send the waits in ms at the end."""
     sender.send("ready")
     waits: list[float] = []
     for _ in range(REQUESTS):

@@ -55,6 +55,20 @@ def test_the_thread_has_short_slices_and_its_lanes_have_ordinary_ones() -> None:
     assert (loop_has[1], loop_has[3]) == (lane_has[1], lane_has[3]) == (os.SCHED_OTHER, before[3])
 
 
+def test_slices_change_again_and_zero_gives_back_the_ordinary_ones() -> None:
+    def loop() -> list[int]:
+        found = [_attributes()[5]]
+        for wanted in (500_000, 0, SLICE_NS):
+            assert shorten_slice(wanted)
+            found.append(_attributes()[5])
+        return found
+
+    found = _in_thread(loop)
+    if not found[0]:
+        pytest.skip("this kernel has no slices of threads")
+    assert found == [found[0], 500_000, found[0], SLICE_NS]
+
+
 def test_the_priority_of_the_process_stays() -> None:
     program = (
         "import os; os.nice(7); from kraft_node.runtime.cpu_slice import shorten_slice; "

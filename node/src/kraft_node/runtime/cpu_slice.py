@@ -25,25 +25,28 @@ CALLS: Final = {"x86_64": 314, "aarch64": 274, "riscv64": 274, "s390x": 345, "pp
 """The number of sched_setattr(2), which the C library did not have before glibc 2.41. sched_getattr(2) is the next."""
 
 RESET_ON_FORK: Final = 1
+"""The flag of sched_setattr(2); `os.SCHED_RESET_ON_FORK` is that of sched_getscheduler(2)."""
 ATTRIBUTES: Final = "=IIQiIQQQ"
 """struct sched_attr in its first version: size, policy, flags, nice, priority, runtime, deadline, period."""
 SIZE: Final = 48
 
 
-def shorten_slice() -> bool:
-    """Ask for short slices for the calling thread, not for threads that it starts later.
+def shorten_slice(slice_ns: int = SLICE_NS) -> bool:
+    """Ask for short slices for the calling thread, not for threads that it starts later. 0: Linux's own slices.
 
     Returns whether the system took the request. It is not made if an administrator has given the process another
     scheduling policy.
     """
     number = CALLS.get(platform.machine())
-    if sys.platform != "linux" or number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
+    if sys.platform != "linux" or number is None:
+        return False
+    if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:
         return False
     import ctypes  # noqa: PLC0415  (two milliseconds that a start does not need to wait for)
     import struct  # noqa: PLC0415
 
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    wanted = struct.pack(ATTRIBUTES, SIZE, os.SCHED_OTHER, RESET_ON_FORK, nice, 0, SLICE_NS, 0, 0)
+    wanted = struct.pack(ATTRIBUTES, SIZE, os.SCHED_OTHER, RESET_ON_FORK, nice, 0, slice_ns, 0, 0)
     if ctypes.CDLL(None, use_errno=True).syscall(number, 0, wanted, 0) == 0:
         return True
     reason = ctypes.get_errno()
