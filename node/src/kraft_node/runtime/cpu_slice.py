@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import platform
 import sys
 from typing import Final
 
@@ -37,8 +36,8 @@ def shorten_slice(slice_ns: int = SLICE_NS) -> bool:
     Returns whether the system took the request. It is not made if an administrator has given the process another
     scheduling policy.
     """
-    number = CALLS.get(platform.machine())
-    if sys.platform != "linux" or number is None:
+    number = CALLS.get(os.uname().machine) if sys.platform == "linux" else None
+    if number is None:
         return False
     if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:
         return False
