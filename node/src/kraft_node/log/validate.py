@@ -63,6 +63,10 @@ EMPTY_COST: Final = 1024
 """The cost, in bytes, of a step that decompressed nothing: an empty member of gzip or frame of zstd."""
 PIECE_BYTES: Final = 64 * 1024
 """Decompressed bytes read in one step if their records are alike: half a millisecond."""
+PIECE_RECORD: Final = 64
+PIECE_MAX: Final = 1 << 20
+"""Bytes of uncompressed records read in one step if their records are alike. The cost is by record, not by byte, so a
+step takes as many records of any size as it takes records of `PIECE_RECORD` bytes in a piece."""
 STEP_BYTES: Final = 8 * 1024
 """Decompressed bytes read in one step, one record at a time: at most 1,200 records, one or two milliseconds."""
 LOOP_MIN: Final = 8
@@ -258,10 +262,11 @@ def _walk(plain: bytes, missing: int, judge: _Judge, columns: Columns) -> Genera
 
 
 def _pieces(data: Buffer, header: BatchHeader, config: LogConfig, name: str) -> Iterator[Buffer]:
-    """The encoded records, decompressed if necessary, in pieces of at most `PIECE_BYTES`."""
+    """The encoded records: in pieces of at most `PIECE_MAX`, if compressed of at most `PIECE_BYTES` of the result."""
     section = memoryview(data)[header.position + HEADER_SIZE : header.position + header.length]
     if not header.compression:
-        yield from _sliced(section)
+        record = len(section) // max(header.count, 1)
+        yield from _sliced(section, min(PIECE_BYTES * max(record // PIECE_RECORD, 1), PIECE_MAX))
         return
     if not section:
         code = ErrorCode.INVALID_RECORD if header.compression == Compression.ZSTD else ErrorCode.UNKNOWN_SERVER_ERROR
@@ -270,7 +275,7 @@ def _pieces(data: Buffer, header: BatchHeader, config: LogConfig, name: str) -> 
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: no lz4 frame with independent blocks")
     try:
         for piece in decompress_pieces(header.compression, section, output_limit(config), PIECE_BYTES):
-            yield from _sliced(memoryview(piece))
+            yield from _sliced(memoryview(piece), PIECE_BYTES)
     except DecompressionLimit as e:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{name}: {e} (32 times max.message.bytes)") from None
     except BatchError as e:
@@ -281,10 +286,10 @@ def _has_unlinked_blocks(section: Buffer) -> bool:
     return len(section) > _LZ4_FLAGS and bool(section[_LZ4_FLAGS] & _LZ4_UNLINKED)
 
 
-def _sliced(view: memoryview) -> Iterator[memoryview]:
-    yield view[:PIECE_BYTES]  # yield empty pieces too: they were a step of work
-    for position in range(PIECE_BYTES, len(view), PIECE_BYTES):
-        yield view[position : position + PIECE_BYTES]
+def _sliced(view: memoryview, size: int) -> Iterator[memoryview]:
+    yield view[:size]  # yield empty pieces too: they were a step of work
+    for position in range(size, len(view), size):
+        yield view[position : position + size]
 
 
 class _Judge:
