@@ -79,6 +79,18 @@ def test_the_priority_of_the_process_stays() -> None:
     assert done.stdout.split() == ["True", str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 7))]
 
 
+def test_lanes_keep_a_high_priority_of_the_process() -> None:
+    program = (
+        "import os, threading; os.setpriority(os.PRIO_PROCESS, 0, -3); "
+        "from kraft_node.runtime.cpu_slice import shorten_slice; print(shorten_slice()); "
+        "lane = threading.Thread(target=lambda: print(os.getpriority(os.PRIO_PROCESS, 0))); lane.start(); lane.join()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    if "PermissionError" in done.stderr:
+        pytest.skip("this user may not raise priorities")
+    assert done.stdout.split() == ["True", "-3"], done.stderr
+
+
 def test_another_policy_of_an_administrator_stays() -> None:
     program = (
         "import os; os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0)); "

@@ -31,10 +31,11 @@ SIZE: Final = 48
 
 
 def shorten_slice(slice_ns: int = SLICE_NS) -> bool:
-    """Ask for short slices for the calling thread, not for threads that it starts later. 0: Linux's own slices.
+    """Ask for short slices for the calling thread. 0: Linux's own slices.
 
-    Returns whether the system took the request. It is not made if an administrator has given the process another
-    scheduling policy.
+    Threads that it starts later have Linux's own, unless the process has a higher priority than usual: they keep it,
+    and the slices. Returns whether the system took the request. It is not made if an administrator has given the
+    process another scheduling policy.
     """
     number = CALLS.get(os.uname().machine) if sys.platform == "linux" else None
     if number is None:
@@ -45,7 +46,8 @@ def shorten_slice(slice_ns: int = SLICE_NS) -> bool:
     import struct  # noqa: PLC0415
 
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    wanted = struct.pack(ATTRIBUTES, SIZE, os.SCHED_OTHER, RESET_ON_FORK, nice, 0, slice_ns, 0, 0)
+    flags = RESET_ON_FORK if nice >= 0 else 0  # it would also take a high priority from the threads started later
+    wanted = struct.pack(ATTRIBUTES, SIZE, os.SCHED_OTHER, flags, nice, 0, slice_ns, 0, 0)
     if ctypes.CDLL(None, use_errno=True).syscall(number, 0, wanted, 0) == 0:
         return True
     reason = ctypes.get_errno()
