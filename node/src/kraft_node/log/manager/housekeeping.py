@@ -37,7 +37,7 @@ LANE_PAUSE_MS: Final = 100
 """How often retention looks whether a lane has opened a log of very many files."""
 EXPIRED_STEP: Final = 2
 EXPIRED_PAUSE_MS: Final = 1
-"""Expired segments that are dropped at once, and the pause before the next ones. A segment takes up to four renames.
+"""Expired segments that are dropped at once, and the pause before the next ones. A segment takes up to five renames.
 They wait while the lane removes files of the same folder, or a program lists it."""
 WALK_STEP: Final = 8
 """Logs per step: a few milliseconds if each must be listed."""
