@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -110,3 +111,17 @@ def test_a_refusal_is_logged_and_changes_nothing(
     assert not _in_thread(shorten_slice)
     assert "keeps ordinary time slices" in caplog.text
     assert _in_thread(_attributes) == before
+
+
+def test_a_c_library_without_the_policy_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """musl, of Alpine's images, has no sched_getscheduler(2): Python raises."""
+
+    def unknown(_pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "sched_getscheduler", unknown)
+    caplog.set_level("INFO", logger=cpu_slice.__name__)
+    assert not shorten_slice()
+    assert "error=ENOSYS" in caplog.text

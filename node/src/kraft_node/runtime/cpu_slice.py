@@ -40,7 +40,11 @@ def shorten_slice(slice_ns: int = SLICE_NS) -> bool:
     number = CALLS.get(os.uname().machine) if sys.platform == "linux" else None
     if number is None:
         return False
-    if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK != os.SCHED_OTHER:
+    try:
+        policy = os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK
+    except OSError as e:  # musl does not answer
+        return _refused(e.errno)
+    if policy != os.SCHED_OTHER:
         return False
     import ctypes  # noqa: PLC0415  (two milliseconds that a start does not need to wait for)
     import struct  # noqa: PLC0415
@@ -50,6 +54,9 @@ def shorten_slice(slice_ns: int = SLICE_NS) -> bool:
     wanted = struct.pack(ATTRIBUTES, SIZE, os.SCHED_OTHER, flags, nice, 0, slice_ns, 0, 0)
     if ctypes.CDLL(None, use_errno=True).syscall(number, 0, wanted, 0) == 0:
         return True
-    reason = ctypes.get_errno()
-    log.info("the loop keeps ordinary time slices error=%s", errno.errorcode.get(reason, reason))
+    return _refused(ctypes.get_errno())
+
+
+def _refused(reason: int | None) -> bool:
+    log.info("the loop keeps ordinary time slices error=%s", errno.errorcode.get(reason or 0, reason))
     return False
