@@ -67,6 +67,8 @@ PIECE_RECORD: Final = 64
 PIECE_MAX: Final = 1 << 20
 """Bytes of uncompressed records read in one step if their records are alike. The cost is by record, not by byte, so a
 step takes as many records of any size as it takes records of `PIECE_RECORD` bytes in a piece."""
+STEP_RECORDS: Final = 8192
+"""Alike records read in one step: a piece may hold many small ones if a batch ends with a large one."""
 STEP_BYTES: Final = 8 * 1024
 """Decompressed bytes read in one step, one record at a time: at most 1,200 records, one or two milliseconds."""
 LOOP_MIN: Final = 8
@@ -240,12 +242,15 @@ def _walk(plain: bytes, missing: int, judge: _Judge, columns: Columns) -> Genera
     Yields 1 after each step's worth of work, so that the records of a piece are read in several steps.
     """
     position = begun = 0
-    end, patience = judge.seen + missing, LOOP_MIN
+    seen, end, patience = judge.seen, judge.seen + missing, LOOP_MIN
     while judge.seen < end:
-        alike = read_alike(plain, position, end - judge.seen, judge.seen)
+        alike = read_alike(plain, position, min(end - judge.seen, STEP_RECORDS), judge.seen)
         if alike is not None and judge.accepts(alike):
             position = begun = alike.end
             patience = LOOP_MIN
+            if judge.seen - seen >= STEP_RECORDS:
+                seen = judge.seen
+                yield 1
             continue
         some = min(patience, end - judge.seen)
         after = read_columns(plain, position, some, columns, is_last=False, until=position + STEP_BYTES)

@@ -184,3 +184,31 @@ def test_records_of_a_kilobyte_are_read_in_few_steps() -> None:
     number, found = run(refused.value.steps(batch))
     assert found == Checked(1000)
     assert number <= 2
+
+
+def test_many_small_records_before_a_large_one_are_read_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of a step follows the mean size of the records, which one of them can raise."""
+    in_step, most = 0, 0
+    real = validate.read_alike
+
+    def counted(*where: Any) -> Any:
+        nonlocal in_step, most
+        found = real(*where)
+        in_step += 0 if found is None else found.records
+        most = max(most, in_step)
+        return found
+
+    monkeypatch.setattr(validate, "read_alike", counted)
+    log = LogWorld().open({"cleanup.policy": "compact", "max.message.bytes": "30000000", "segment.bytes": "100000000"})
+    batch = build_batch([(b"k", b"v")] * 60_000 + [(b"k", bytes(20_000_000))], timestamp=1000)
+    with pytest.raises(LongCheck) as refused:
+        log.append_as_leader(batch, 0, NOW)
+    steps = refused.value.steps(batch)
+    while True:
+        in_step = 0
+        try:
+            next(steps)
+        except StopIteration as end:
+            assert end.value == Checked(1000)
+            break
+    assert 0 < most <= 2 * validate.STEP_RECORDS
