@@ -13,6 +13,7 @@ import random
 import socket
 import sys
 import time
+from collections.abc import Callable
 from multiprocessing import get_context
 from typing import Any, Final
 
@@ -45,17 +46,11 @@ def main() -> int:
 
 def measured(interval_ms: float) -> tuple[list[float], float]:
     """The sorted waits of the requests in ms, and the turns of the lane a second."""
-    near, far = socket.socketpair()
-    context = get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    asking = context.Process(target=ask, args=(far, sender))
-    asking.start()
-    far.close()
-    receiver.recv()
     real = RealEnv()
     sys.setswitchinterval(interval_ms / 1000)
     turns = 0
     stopping = False
+    begun = taken_s = 0.0
 
     def lane() -> None:
         nonlocal turns
@@ -65,29 +60,52 @@ def measured(interval_ms: float) -> tuple[list[float], float]:
                 found[number] = number * 2
             turns += 1
 
+    def begin() -> None:
+        nonlocal begun
+        real.background.submit("busy", lane, lambda _: None)
+        begun = time.monotonic()
+
+    def end() -> None:
+        nonlocal stopping, taken_s
+        stopping = True
+        taken_s = time.monotonic() - begun
+
+    waits = asked(real, begin, end)
+    return waits, turns / taken_s
+
+
+def asked(real: RealEnv, begin: Callable[[], None], end: Callable[[], None]) -> list[float]:
+    """Run the loop of `real` while a process sends it requests, and close it. Returns the sorted waits in ms.
+
+    `begin` is called when the process is ready to send, `end` after its last request.
+    """
+    near, far = socket.socketpair()
+    context = get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    asking = context.Process(target=_ask, args=(far, sender))
+    asking.start()
+    far.close()
+    receiver.recv()
+
     def answer(_mask: int) -> None:
-        nonlocal stopping
         data = near.recv(1)
         if data:
             near.send(data)
         else:
-            stopping = True
+            end()
             real.loop.stop()
 
-    real.background.submit("busy", lane, lambda _: None)
+    begin()
     real.loop.watch(near.fileno(), READABLE, answer)
-    begun = time.monotonic()
     real.loop.run()
-    taken_s = time.monotonic() - begun
     real.close()
-    waits = receiver.recv()
+    waits: list[float] = receiver.recv()
     asking.join()
     near.close()
-    return sorted(waits), turns / taken_s
+    return sorted(waits)
 
 
-def ask(connection: socket.socket, sender: Any) -> None:
-    """Send a byte every millisecond and wait for the answer; send the waits in ms at the end."""
+def _ask(connection: socket.socket, sender: Any) -> None:
     sender.send("ready")
     waits: list[float] = []
     for _ in range(REQUESTS):

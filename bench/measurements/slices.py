@@ -10,16 +10,14 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import socket
 import sys
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from bench.measurements.lanes import ask
+from bench.measurements.lanes import asked
 from kraft_node.runtime.cpu_slice import SLICE_NS, shorten_slice
 from kraft_node.runtime.env import RealEnv
-from kraft_node.runtime.loop import READABLE
 
 WAITED, TURNS = 1, 2
 """Fields of schedstat: nanoseconds in the queue of a processor, and turns on one."""
@@ -59,32 +57,14 @@ def main() -> int:
 
 def measured() -> tuple[list[float], float]:
     """The sorted waits of the requests in ms, and the loop's mean wait for a processor in microseconds."""
-    near, far = socket.socketpair()
-    context = get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    asking = context.Process(target=ask, args=(far, sender))
-    asking.start()
-    far.close()
-    receiver.recv()
-    real = RealEnv()
+    readings: list[list[int]] = []
 
-    def answer(_mask: int) -> None:
-        data = near.recv(1)
-        if data:
-            near.send(data)
-        else:
-            real.loop.stop()
+    def read() -> None:
+        readings.append(_schedstat())
 
-    real.loop.watch(near.fileno(), READABLE, answer)
-    before = _schedstat()
-    real.loop.run()
-    after = _schedstat()
-    real.close()
-    waits = receiver.recv()
-    asking.join()
-    near.close()
-    queued_ns = after[WAITED] - before[WAITED]
-    return sorted(waits), queued_ns / (after[TURNS] - before[TURNS]) / US
+    waits = asked(RealEnv(), read, read)
+    before, after = readings
+    return waits, (after[WAITED] - before[WAITED]) / (after[TURNS] - before[TURNS]) / US
 
 
 def _schedstat() -> list[int]:
