@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraft_node.metadata.features import METADATA_VERSION
-from kraft_node.metadata.snapshot_state import add_snapshot_end
+from kraft_node.metadata.own_fields import add_snapshot_end, promise_renewal
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.messages import (
@@ -297,6 +297,46 @@ def test_a_closed_connection_counts_from_its_discovery() -> None:
     first.lost = True
     assert not _silent_for(quorum, 2_000), "its next heartbeat may be on its way"
     assert _silent_for(quorum, 4_000)
+
+
+def _promised(quorum: Quorum, broker_id: int) -> None:
+    """A heartbeat of one of our brokers."""
+    epoch = quorum.epoch_of(broker_id)
+    request = BrokerHeartbeatRequest(broker_id, epoch, current_metadata_offset=quorum.log.next_offset - 1)
+    promise_renewal(request)
+    assert quorum.respond(request).error_code == 0
+
+
+def test_a_broker_that_promises_to_renew_its_lease_at_once_is_fenced_within_a_second() -> None:
+    quorum, first = _closing()
+    first.lost = False
+    quorum.connection = first
+    _promised(quorum, 1)
+    quorum.connection = _Connection()
+    first.lost = True
+    quorum.pass_time(900)
+    assert not _silent_for(quorum, 0), "its heartbeat over another connection may be on its way"
+    assert _silent_for(quorum, 1_000)
+    assert quorum.partition("foo").leader == 2
+
+
+def test_a_promise_is_as_old_as_the_latest_heartbeat() -> None:
+    quorum, first = _closing()
+    _promised(quorum, 1)
+    quorum.connection, first.lost = first, False
+    quorum.heartbeat(1)  # by a process of Apache Kafka, say
+    quorum.connection, first.lost = _Connection(), True
+    assert not _silent_for(quorum, 2_000)
+    assert _silent_for(quorum, 3_000)
+
+
+def test_a_given_time_limit_holds_for_every_broker() -> None:
+    quorum, first = _closing(broker_session_closed_timeout_ms="5000")
+    quorum.connection, first.lost = first, False
+    _promised(quorum, 1)
+    quorum.connection, first.lost = _Connection(), True
+    assert not _silent_for(quorum, 4_000)
+    assert _silent_for(quorum, 3_000)
 
 
 def test_a_time_limit_of_zero_ignores_closed_connections() -> None:

@@ -343,6 +343,11 @@ class Broker:
         if self.lifecycle is not None:
             self.lifecycle.close()
 
+    def renew_lease(self) -> None:
+        """The connection to the active controller has closed: send a heartbeat over another one at once."""
+        if self.lifecycle is not None:
+            self.lifecycle.renew()
+
     def directory_failed(self, partitions: list[tuple[str, int]]) -> None:
         """A log directory has failed: its partitions answer KAFKA_STORAGE_ERROR, and the broker reports it to the
         controller."""

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.broker.controller_link import problem_of
-from kraft_node.metadata.snapshot_state import add_snapshot_end
+from kraft_node.metadata.own_fields import add_snapshot_end, promise_renewal
 from kraft_protocol.ids import Uuid, random_uuid
 from kraft_protocol.wire.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 
@@ -218,6 +218,16 @@ class Lifecycle:
             self._cancel_timer()
             self._heartbeat()
 
+    def renew(self) -> None:
+        """The connection to the active controller has closed: send a heartbeat over another one at once.
+
+        The controller takes a broker that does not do so for dead (`controller.state.sessions`). A pending heartbeat is
+        sent again by the controller link.
+        """
+        if self._is_alive and not self._under_way:
+            self._cancel_timer()
+            self._heartbeat()
+
     @property
     def _is_alive(self) -> bool:
         """Whether the broker is registered and not shutting down."""
@@ -246,6 +256,7 @@ class Lifecycle:
             # Before that, dynamic configurations may not be known yet.
             request.cordoned_log_dirs = self._cordoned_directories()
         add_snapshot_end(request, self._snapshot_end())
+        promise_renewal(request)  # `renew` keeps the promise
         self._send(request, self._heartbeat_answered)
 
     def _heartbeat_answered(self, answer: Any) -> None:

@@ -28,7 +28,7 @@ from kraft_node.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
 )
-from kraft_node.metadata.snapshot_state import snapshot_end_of
+from kraft_node.metadata.own_fields import promises_renewal, snapshot_end_of
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import RESERVED_DIRECTORY_IDS, uuid_text
 from kraft_protocol.wire.messages import (
@@ -248,7 +248,8 @@ class Brokers:
         """Renew the lease, and move the broker to the wanted state if this is safe."""
         cluster = self._cluster
         broker = cluster.check_epoch(request.broker_id, request.broker_epoch)
-        cluster.sessions.contact(broker.id, broker.epoch, cluster.clock.monotonic_ms(), link)
+        now_ms = cluster.clock.monotonic_ms()
+        cluster.sessions.contact(broker.id, broker.epoch, now_ms, link, renews=promises_renewal(request))
         self.on_snapshot_reported(broker.id, snapshot_end_of(request))
         before = cluster.sessions.state(broker.id)
         after = self._next_state(before, request)

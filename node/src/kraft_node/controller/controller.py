@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.env import Env
@@ -61,7 +61,6 @@ from kraft_protocol.wire.stored import NoOpRecord
 
 log = logging.getLogger(__name__)
 
-STALE_CHECKS_PER_SESSION: Final = 8
 """How often per session time-out the controller looks for silent brokers."""
 
 
@@ -401,9 +400,8 @@ class Controller:
     def _tasks(self) -> list[PeriodicTask]:
         config = self._config
         balance_s = config.int("leader.imbalance.check.interval.seconds")
-        stale_ms = max(1, self.cluster.sessions.timeout_ms // STALE_CHECKS_PER_SESSION)
         tasks = [
-            PeriodicTask("fence stale brokers", stale_ms, self._fence_stale),
+            PeriodicTask("fence stale brokers", self.cluster.sessions.check_period_ms, self._fence_stale),
             PeriodicTask("write no-op", config.int("metadata.max.idle.interval.ms"), self._write_no_op),
             PeriodicTask("remove expired tokens", self.tokens.period_ms, self._sweep_tokens),
             PeriodicTask(
@@ -442,7 +440,8 @@ class Controller:
         if plan is None:
             return False
         if plan.records:
-            log.info("a broker is fenced silent_limit_ms=%d closed_limit_ms=%d", *self.cluster.sessions.limits)
+            lease_ms, closed = self.cluster.sessions.timeout_ms, self.cluster.sessions.closed_limits
+            log.info("a broker is fenced silent_limit_ms=%d closed_limits_ms=%d,%d", lease_ms, *closed)
         self.write(plan)
         if plan.rest is not None:
             self.in_turns.add(plan.rest, _forget)

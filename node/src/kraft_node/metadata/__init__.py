@@ -22,7 +22,7 @@ overlay is dropped; the image below was never wrong.
 | `snapshot_writer`, `log_batches` | writing a snapshot file between other work; records to batches and back |
 | `bulk` | partitions of a snapshot to rows and back, without objects |
 | `prepared` | records before their append: encoded, with their future offsets |
-| `snapshot_state` | the end of a replica's latest snapshot, in requests to the active controller |
+| `own_fields` | fields that our nodes add to requests to the active controller |
 | `records` | the frame around each record in the log |
 | `client_quotas` | the quota that applies to a client (KIP-13, KIP-55) |
 

@@ -276,7 +276,15 @@ class Node(NodeParts):
             principal = partial(self.security.principal_at, name)
             own = LocalChannel(self.env, name, client_id, self.controller.handlers, host, principal)
         security = self.security.to_controllers
-        channels = Channels(self.env, client_id, raft.peers.endpoint_of, patient=False, security=security)
+        channels = Channels(
+            self.env,
+            client_id,
+            raft.peers.endpoint_of,
+            on_lost=self._controller_lost,
+            on_moved=self._controller_lost,
+            patient=False,
+            security=security,
+        )
         self.controller_channels = channels
         link = ActiveControllerLink(
             self.env,
@@ -290,6 +298,11 @@ class Node(NodeParts):
         # A new leader becomes the active controller only once it knows everything that was committed before.
         raft.on_leader.append(lambda _epoch: link.retry_now())
         return link
+
+    def _controller_lost(self, node_id: int) -> None:
+        """A connection to that controller is closed: if it is the active one, it must soon hear of the broker again."""
+        if self.broker is not None and self.link is not None and node_id == self.link.leader_id:
+            self.broker.renew_lease()
 
     def _make_registration(self, raft: RaftDriver, link: ActiveControllerLink) -> None:
         endpoints = self._addressed(self.config.advertised_controller_listeners)

@@ -9,7 +9,7 @@ import pytest
 from kraft_node.base.config import NodeConfig
 from kraft_node.base.config.dynamic import BrokerConfig
 from kraft_node.broker.lifecycle import BrokerIdentity, BrokerState, Lifecycle
-from kraft_node.metadata.snapshot_state import snapshot_end_of
+from kraft_node.metadata.own_fields import promises_renewal, snapshot_end_of
 from kraft_protocol.errors import ErrorCode
 from kraft_protocol.wire import codec
 from kraft_protocol.wire.messages import (
@@ -106,6 +106,36 @@ def test_heartbeats_report_the_end_of_the_latest_snapshot(rig: Rig) -> None:
         sent = codec.decode(BrokerHeartbeatRequest, codec.encode(beat, version), version)
         assert snapshot_end_of(sent) == 7_000
         assert sent.current_metadata_offset == beat.current_metadata_offset
+
+
+def test_the_lease_is_renewed_at_once_when_the_connection_closes(rig: Rig) -> None:
+    running(rig)
+    rig.loop.run(500)
+    assert rig.controller.sent == []  # the next one is due after two seconds
+    rig.lifecycle.renew()
+    assert promises_renewal(rig.heartbeat(is_fenced=False))
+    rig.loop.run(1_900)
+    assert rig.controller.sent == [], "the interval begins anew"
+    rig.loop.run(200)
+    rig.heartbeat(is_fenced=False)
+
+
+def test_a_pending_heartbeat_is_not_doubled_when_the_connection_closes(rig: Rig) -> None:
+    running(rig)
+    rig.loop.run(2_000)
+    assert len(rig.controller.sent) == 1
+    rig.lifecycle.renew()
+    assert len(rig.controller.sent) == 1, "the controller link sends it again"
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_a_broker_without_a_lease_does_not_renew_it(rig: Rig, registered: bool) -> None:
+    if registered:
+        running(rig)
+        rig.lifecycle.begin_shutdown(lambda: None)
+    before = len(rig.controller.sent)
+    rig.lifecycle.renew()
+    assert len(rig.controller.sent) == before
 
 
 def test_a_broker_is_unfenced_after_it_reads_its_own_registration(rig: Rig) -> None:

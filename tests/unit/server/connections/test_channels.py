@@ -19,9 +19,15 @@ class Case:
         self.net = Net(self.world)
         self.where: dict[int, tuple[str, int]] = {2: ("node2", 9093)}
         self.lost: list[int] = []
+        self.moved: list[int] = []
         self.answers: list[Any] = []
         self.channels = Channels(
-            replace(self.world.env, net=self.net), "n1", self.where.get, on_lost=self.lost.append, patient=patient
+            replace(self.world.env, net=self.net),
+            "n1",
+            self.where.get,
+            on_lost=self.lost.append,
+            on_moved=self.moved.append,
+            patient=patient,
         )
 
     def ask(self, node_id: int = 2) -> Channel:
@@ -40,8 +46,10 @@ def test_a_node_keeps_its_channel_until_its_address_changes() -> None:
     assert other is not first
     assert other is case.channels.find(2, 1)
     assert case.channels.find(3) is None
+    assert case.moved == []
     case.where[2] = ("node2", 9999)
     assert case.ask() is not first
+    assert case.moved == [2]
     assert [type(answer).__name__ for answer in case.answers] == ["HeartbeatResponse"] * 3
     del case.where[2]
     assert case.channels.find(2) is None

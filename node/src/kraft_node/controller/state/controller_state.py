@@ -20,7 +20,7 @@ from kraft_node.controller.partitions.placement import UsableBroker
 from kraft_node.controller.partitions.topic_names import TopicNames
 from kraft_node.controller.state.indexes import Indexes
 from kraft_node.controller.state.partition_index import PartitionIndex
-from kraft_node.controller.state.sessions import CLOSED_KEY, REPLACE_KEY, Sessions, closed_timeout_of
+from kraft_node.controller.state.sessions import CLOSED_KEY, REPLACE_KEY, Sessions, closed_limits_of
 from kraft_node.metadata.brokers import BrokerRegistration
 from kraft_node.metadata.features import DIRECTORY_ASSIGNMENT_SUPPORTED, ELR_SUPPORTED, ELR_VERSION
 from kraft_node.metadata.image import MetadataImage, MetadataView
@@ -79,8 +79,8 @@ class ControllerState:
         """Increases whenever the effective configuration changes, so that users of derived values can notice."""
         lease_ms = static.int("broker.session.timeout.ms")
         closed_text = static.texts.get(CLOSED_KEY, "")
-        closed_ms = closed_timeout_of(closed_text, static.int("broker.heartbeat.interval.ms"), lease_ms)
-        self.sessions = Sessions(lease_ms, closed_ms)
+        closed = closed_limits_of(closed_text, static.int("broker.heartbeat.interval.ms"), lease_ms)
+        self.sessions = Sessions(lease_ms, closed)
         self.replaces_on_restart = own_boolean(static, REPLACE_KEY)
         """Whether a broker with its predecessor's directories replaces it before the predecessor's lease ends."""
         self.indexes = Indexes()

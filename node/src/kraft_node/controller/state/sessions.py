@@ -4,17 +4,19 @@ A broker holds a lease of `session_timeout_ms`, renewed by registration and by e
 the active controller keeps it, in memory, and a new active controller starts afresh. Every unfenced broker then gets a
 full lease.
 
-A broker with a closed connection is probably dead: a running broker sends a heartbeat over a new connection within its
-interval. So once the controller notices the closed connection, the lease ends within `closed_timeout_ms`. Kafka always
-waits for the full lease. Fencing too early costs a change of leaders, but never a record: broker epochs and leader
-epochs protect records.
+A broker with a closed connection is probably dead: a running broker sends a heartbeat over a new connection, ours at
+once, those of Apache Kafka within their interval. So once the controller notices the closed connection, the lease ends
+within a shorter time (`ClosedLimits`). Kafka always waits for the full lease. Fencing too early costs a change of
+leaders, but never a record: broker epochs and leader epochs protect records.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
+CHECKS_PER_LEASE: Final = 8
+CHECKS_PER_CLOSED: Final = 4
 NO_OFFSET: Final = -1
 OFFSET_MAX: Final = (1 << 63) - 1
 
@@ -23,15 +25,28 @@ REPLACE_KEY: Final = "broker.session.replace.on.restart"
 INTERVALS: Final = 1.5
 """Default time, in heartbeat intervals, for a broker with a closed connection to send a heartbeat over a new
 connection."""
+RENEWAL_INTERVALS: Final = 0.5
+"""The same for a broker that promises to do so at once: a second, if a heartbeat is sent every two seconds. A busy
+machine may keep a process from its processor for a good part of that."""
 
 
-def closed_timeout_of(text: str, heartbeat_interval_ms: int, session_timeout_ms: int) -> int:
-    """The value of CLOSED_KEY: empty for the default, 0 for the full lease. Raises ValueError."""
+class ClosedLimits(NamedTuple):
+    """The rest of a lease once the broker's connection is closed, in milliseconds."""
+
+    other: int
+    renewing: int
+    """For a broker that promises to renew its lease at once (`own_fields.promise_renewal`)."""
+
+
+def closed_limits_of(text: str, heartbeat_interval_ms: int, session_timeout_ms: int) -> ClosedLimits:
+    """The value of CLOSED_KEY: empty for the defaults, 0 for the full lease. Raises ValueError."""
     if not text.strip():
-        return min(int(INTERVALS * heartbeat_interval_ms), session_timeout_ms)
+        default = [int(intervals * heartbeat_interval_ms) for intervals in (INTERVALS, RENEWAL_INTERVALS)]
+        return ClosedLimits(*(min(ms, session_timeout_ms) for ms in default))
     if not text.strip().isdecimal():
         raise ValueError(f"{CLOSED_KEY}={text} must be a number of milliseconds, or 0 for the whole lease")
-    return int(text) or session_timeout_ms
+    limit = int(text) or session_timeout_ms
+    return ClosedLimits(limit, limit)
 
 
 class Link(Protocol):
@@ -57,7 +72,7 @@ class ControlState(Enum):
 
 
 class _Lease:
-    __slots__ = ("contact_ms", "epoch", "fenced", "link", "lost_ms", "offset", "shutdown_offset")
+    __slots__ = ("contact_ms", "epoch", "fenced", "link", "lost_ms", "offset", "renews", "shutdown_offset")
 
     def __init__(self, epoch: int, fenced: bool) -> None:
         self.epoch = epoch
@@ -68,6 +83,8 @@ class _Lease:
         """The connection of the last heartbeat; None if unknown."""
         self.lost_ms: int | None = None
         """When the controller noticed that the link is closed."""
+        self.renews = False
+        """Whether the broker promises a heartbeat over another connection at once."""
         self.offset = NO_OFFSET
         """The metadata offset that the broker reported."""
         self.shutdown_offset = NO_OFFSET
@@ -79,19 +96,19 @@ class _Lease:
 class Sessions:
     """The leases of all registered brokers."""
 
-    __slots__ = ("_brokers", "closed_timeout_ms", "timed_out", "timeout_ms")
+    __slots__ = ("_brokers", "closed_limits", "timed_out", "timeout_ms")
 
-    def __init__(self, timeout_ms: int, closed_timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, closed_limits: ClosedLimits) -> None:
         self.timeout_ms = timeout_ms
-        self.closed_timeout_ms = closed_timeout_ms
+        self.closed_limits = closed_limits
         self.timed_out = 0
         """Number of sessions that expired since the start (TimedOutBrokerHeartbeatCount)."""
         self._brokers: dict[int, _Lease] = {}
 
     @property
-    def limits(self) -> tuple[int, int]:
-        """The lease, and the rest of it once the connection is closed, in milliseconds."""
-        return self.timeout_ms, self.closed_timeout_ms
+    def check_period_ms(self) -> int:
+        """How often expired leases should be looked for, so that each is found soon after its end."""
+        return max(1, min(self.timeout_ms // CHECKS_PER_LEASE, min(self.closed_limits) // CHECKS_PER_CLOSED))
 
     def clear(self) -> None:
         """Forget all leases: leadership has begun or ended."""
@@ -110,13 +127,16 @@ class Sessions:
         """Forget the lease of an unregistered broker; harmless if it has none."""
         self._brokers.pop(broker_id, None)
 
-    def contact(self, broker_id: int, epoch: int, now_ms: int, link: Link | None = None) -> None:
-        """Note contact with the broker, over `link`."""
+    def contact(
+        self, broker_id: int, epoch: int, now_ms: int, link: Link | None = None, *, renews: bool = False
+    ) -> None:
+        """Note contact with the broker, over `link`. `renews`: it promises another heartbeat at once if that closes."""
         lease = self._brokers.get(broker_id)
         if lease is not None and lease.epoch == epoch:
             lease.contact_ms = now_ms
             lease.link = link
             lease.lost_ms = None
+            lease.renews = renews
 
     def is_valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
         """Whether that incarnation's lease is valid."""
@@ -130,7 +150,8 @@ class Sessions:
             return True
         if lease.lost_ms is None:
             lease.lost_ms = now_ms
-        return now_ms - lease.lost_ms < self.closed_timeout_ms
+        limits = self.closed_limits
+        return now_ms - lease.lost_ms < (limits.renewing if lease.renews else limits.other)
 
     def take_expired(self, now_ms: int) -> tuple[int, int] | None:
         """A broker (id, epoch) with an expired session, reported once; None if no session has expired."""

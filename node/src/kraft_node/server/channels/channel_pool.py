@@ -34,10 +34,20 @@ def broker_address(image: MetadataView, listener: str, node_id: int) -> tuple[st
 
 
 class Channels:
-    """`locate(node_id)` returns a node's address; `on_lost(node_id)` is called when the node has closed a
-    connection."""
+    """`locate(node_id)` returns a node's address. `on_lost(node_id)` is called when the node has closed a connection,
+    `on_moved(node_id)` when one to its former address was closed here."""
 
-    __slots__ = ("_by_node", "_client_id", "_closed", "_env", "_locate", "_on_lost", "_patient", "_security")
+    __slots__ = (
+        "_by_node",
+        "_client_id",
+        "_closed",
+        "_env",
+        "_locate",
+        "_on_lost",
+        "_on_moved",
+        "_patient",
+        "_security",
+    )
 
     def __init__(
         self,
@@ -46,6 +56,7 @@ class Channels:
         locate: Callable[[int], tuple[str, int] | None],
         *,
         on_lost: Callable[[int], None] | None = None,
+        on_moved: Callable[[int], None] | None = None,
         patient: bool = True,
         security: ClientSecurity = NO_SECURITY,
     ) -> None:
@@ -55,6 +66,7 @@ class Channels:
         self._client_id = client_id
         self._locate = locate
         self._on_lost = on_lost
+        self._on_moved = on_moved
         self._patient = patient
         self._security = security
         self._by_node: dict[tuple[int, int], Channel] = {}
@@ -71,6 +83,8 @@ class Channels:
                 return channel
             del self._by_node[key]
             channel.close()
+            if self._on_moved is not None:
+                self._env.scheduler.call_soon(self._on_moved, node_id)
         if where is None:
             return None
         if len(self._by_node) >= CHANNELS_MAX:

@@ -25,9 +25,9 @@ from kraft_node.base.request import RequestContext
 from kraft_node.metadata.log_batches import (
     decode_batches,
 )
+from kraft_node.metadata.own_fields import snapshot_end_of
 from kraft_node.metadata.prepared import Prepared, encoded_batches
 from kraft_node.metadata.records import decode_record
-from kraft_node.metadata.snapshot_state import snapshot_end_of
 from kraft_node.raft import describe_quorum, events, wire_form
 from kraft_node.raft.config import RaftConfig
 from kraft_node.raft.log_view import LogView, SnapshotId

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from kraft_node.metadata.snapshot_state import add_snapshot_end
+from kraft_node.metadata.own_fields import add_snapshot_end
 from kraft_node.raft import events, wire_form
 from kraft_node.raft.membership.quorum import ReplicaKey, Voter, VoterSet
 from kraft_node.raft.messages import (

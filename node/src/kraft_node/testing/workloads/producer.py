@@ -182,10 +182,15 @@ class WorkloadProducer:
         noted: list[ProducedBatch] = []
         """Batches that may have reached a log."""
         while batches:
-            leaders = [await self.session.leader(*batch.partition) for batch in batches]
+            # As in a real client, one leader for all batches of a partition, though two nodes may name different ones.
+            leaders = {
+                partition: await self.session.leader(*partition)
+                for partition in dict.fromkeys(batch.partition for batch in batches)
+            }
             asked = []
             # All in one event, so that batches for one node use one connection, in order.
-            for batch, leader in zip(batches, leaders, strict=True):
+            for batch in batches:
+                leader = leaders[batch.partition]
                 process = self._acks_law.process_of(leader)
                 moment = self.session.request(leader, ApiKey.PRODUCE, self.version, self._request(batch))
                 asked.append((batch, process, moment))
