@@ -28,7 +28,8 @@ class Numbers:
 
 
 class Logs:
-    """Logs in memory. `hold` keeps the high watermark back, `fail` makes appends fail."""
+    """Logs in memory. `hold` keeps the high watermark back, `fail` makes appends fail; `fail_append` does so although
+    there seemed to be room."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[tuple[int, bytes]]] = {}
@@ -37,6 +38,7 @@ class Logs:
         self.hold = False
         self.max_bytes = 1_000_000
         self.fail: ErrorCode | None = None
+        self.fail_append: ErrorCode | None = None
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
 
     def room(self, partition: int, leader_epoch: int) -> int:
@@ -52,8 +54,8 @@ class Logs:
         now_ms: int,
         producer: TransactionalProducer | None = None,
     ) -> int:
-        if self.fail is not None:
-            raise KafkaError(self.fail, "as the test wants it")
+        if (code := self.fail or self.fail_append) is not None:
+            raise KafkaError(code, "as the test wants it")
         base = self.ends.get(partition, 0)
         batch = build_batch(
             records,

@@ -85,6 +85,7 @@ def test_later_complete_records_have_their_own_linger(world: World) -> None:
 
 def test_the_size_of_a_batch_of_complete_records_is_bounded(world: World) -> None:
     names = [letter * (NAME_BYTES_MAX // 2) for letter in "abc"]
+    world.logs.max_bytes = NAME_BYTES_MAX + NAME_BYTES_MAX // 4
     for name in names:
         committed(world, name)
     world.time.advance(LINGER_MS + 1)

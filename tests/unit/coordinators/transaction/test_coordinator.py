@@ -304,10 +304,10 @@ def test_an_ending_is_resumed_by_a_load_if_the_log_may_have_its_complete_record(
     producer = open_transaction(world)
     world.end(producer, commit=True, version=4)
     world.time.advance()
-    world.logs.fail = ErrorCode.KAFKA_STORAGE_ERROR
+    world.logs.fail_append = ErrorCode.KAFKA_STORAGE_ERROR
     world.links[1].answer()
     world.time.advance(LINGER_MS)
-    world.logs.fail = None
+    world.logs.fail_append = None
     world.time.advance()
     assert world.coordinator.waiting_completions == 0
     world.links[1].answer()

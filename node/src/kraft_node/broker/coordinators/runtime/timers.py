@@ -27,6 +27,7 @@ class ShardTimer:
     def fire(self) -> None:
         """Make the call, unless it was cancelled."""
         timers, self._timers = self._timers, None
+        self._timer = None  # it refers to this object: without the cycle, the collector need not free both
         if timers is not None:
             timers.live.discard(self)
             self._function(*self._args)
@@ -34,10 +35,11 @@ class ShardTimer:
     def cancel(self) -> None:
         """Cancel the call; harmless if it was made or cancelled before."""
         timers, self._timers = self._timers, None
+        timer, self._timer = self._timer, None
         if timers is not None:
             timers.live.discard(self)
-            if self._timer is not None:
-                self._timer.cancel()
+            if timer is not None:
+                timer.cancel()
 
     def callback_name(self) -> str:
         """For the log line of a slow callback."""

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kraft_node.broker.coordinators.runtime.engine import Runtime
-from kraft_node.broker.coordinators.runtime.shard import NO_LINGER, Phase, RuntimeConfig
+from kraft_node.broker.coordinators.runtime.shard import Phase, RuntimeConfig
 from kraft_node.broker.coordinators.transaction.admin import TransactionAdmin
 from kraft_node.broker.coordinators.transaction.api import TransactionApi
 from kraft_node.broker.coordinators.transaction.decisions import Decisions
@@ -65,7 +65,7 @@ class TransactionCoordinator:
             timeout_ms=config.request_timeout_ms,
         )
         self.runtime: Runtime[TransactionMachine] = Runtime(
-            RuntimeConfig(TRANSACTION_STATE, append_linger_ms=NO_LINGER),
+            RuntimeConfig(TRANSACTION_STATE),
             clock=clock,
             scheduler=scheduler,
             store=store,
