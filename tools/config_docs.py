@@ -152,8 +152,8 @@ OWN_MEANINGS = {
     ),
     "broker.session.closed.timeout.ms": (
         "If a broker's connection to the active controller closes, the broker must send a heartbeat over another"
-        " connection within this time. Otherwise it is fenced. Empty: half of `broker.heartbeat.interval.ms` for our"
-        " brokers, which do so at once, and 1.5 times as long as the interval for others. `0`:"
+        " connection within this time. Otherwise it is fenced. Empty: a quarter of `broker.heartbeat.interval.ms` for"
+        " our brokers, which do so at once, and 1.5 times as long as the interval for others. `0`:"
         " `broker.session.timeout.ms`, as in Kafka"
     ),
     "broker.session.replace.on.restart": (

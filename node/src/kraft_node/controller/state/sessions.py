@@ -25,8 +25,8 @@ REPLACE_KEY: Final = "broker.session.replace.on.restart"
 INTERVALS: Final = 1.5
 """Default time, in heartbeat intervals, for a broker with a closed connection to send a heartbeat over a new
 connection."""
-RENEWAL_INTERVALS: Final = 0.5
-"""The same for a broker that promises to do so at once: a second, if a heartbeat is sent every two seconds. A busy
+RENEWAL_INTERVALS: Final = 0.25
+"""The same for a broker that promises to do so at once: half a second, if a heartbeat is sent every two seconds. A busy
 machine may keep a process from its processor for a good part of that."""
 
 
