@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
+from kraft_node.base.env import Env
 from kraft_node.log.compaction.cleaning import Cleaning, Slices
 from kraft_node.log.config import make_config
 from kraft_node.log.log import Log
@@ -83,12 +84,12 @@ def make_log(folder: Path) -> Log:
     def later(_delay_ms: float, _function: Callable[..., None], *_args: Any) -> None:
         """Deletes nothing during the measurement."""
 
-    clock = SimpleNamespace(monotonic_ms=lambda: NOW_MS, wall_ms=lambda: NOW_MS)
-    scheduler = SimpleNamespace(call_soon=lambda *_: None, call_later=later)
-    background = SimpleNamespace(submit=lambda *_: None)
-    env: Any = SimpleNamespace(
-        clock=clock, scheduler=scheduler, background=background, disk=disk, rng=SimpleNamespace(randrange=lambda _: 0)
-    )
+    clock: Any = SimpleNamespace(monotonic_ms=lambda: NOW_MS, wall_ms=lambda: NOW_MS)
+    scheduler: Any = SimpleNamespace(call_soon=lambda *_: None, call_later=later)
+    rng: Any = SimpleNamespace(randrange=lambda _: 0)
+    background: Any = SimpleNamespace(submit=lambda *_: None)
+    net: Any = None
+    env = Env(clock, scheduler, rng, disk, background, net)
     log_dir = LogDir(env, str(folder), FileCache(disk))
     return open_log(log_dir, str(folder / "t-0"), "t", 0, make_config(CONFIG))
 
