@@ -7,6 +7,7 @@ suite is a test of `tests/compat`.
 - `fetching`    sources from registries
 - `clusters`    the clusters that the suites expect
 - `securing`    TLS and SASL for these clusters
-- `franz_go`, `sarama`, `librdkafka`, `confluent_go`, `rskafka`, `watermill`    the suites of one project each
+- `franz_go`, `sarama`, `librdkafka`, `confluent_go`, `rskafka`, `watermill`,
+  `kafka_go`    the suites of one project each
 - `results`     what a suite found
 """

@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.console import Console
 
-from tests.suites import confluent_go, franz_go, librdkafka, rskafka, sarama, watermill
+from tests.suites import confluent_go, franz_go, kafka_go, librdkafka, rskafka, sarama, watermill
 from tests.suites.results import Results, record
 
 SUITES: Final[dict[str, tuple[Callable[[str, Path], Results], Mapping[str, str]]]] = {
@@ -28,6 +28,7 @@ SUITES: Final[dict[str, tuple[Callable[[str, Path], Results], Mapping[str, str]]
     "confluent-go-848": (partial(confluent_go.run, protocol="consumer"), confluent_go.KNOWN),
     "rskafka": (rskafka.run, rskafka.KNOWN),
     "watermill": (watermill.run, watermill.KNOWN),
+    "kafka-go": (kafka_go.run, kafka_go.KNOWN),
     "franz-go-chaos": (franz_go.run_chaos, franz_go.KNOWN),
     "franz-go-secured": (franz_go.run_secured, franz_go.KNOWN),
     "sarama-secured": (partial(sarama.run, secured=True), sarama.KNOWN_SECURED),
