@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Final
 from kraft_node.base.calls import call_each
 from kraft_node.broker.replication.taking import ROLLS_MAX, STEP, next_part
 from kraft_node.broker.replication.throttle import EVERYTHING, ReplicationQuota
-from kraft_node.log.errors import CutLater
+from kraft_node.log.errors import CutLater, is_shortage
 from kraft_node.log.manager.futures import check_name
 from kraft_node.log.recovery.background import LogIsRecovering
+from kraft_node.log.segments.files import SHORTAGE_PAUSE_MS
 from kraft_protocol.errors import ErrorCode, KafkaError
 from kraft_protocol.ids import Uuid
 
@@ -165,7 +166,10 @@ class LogDirMoves:
         except LogIsRecovering:
             pass  # `recovered` follows
         except KafkaError as error:
-            log.warning("move was not continued partition=%s-%d error=%s", topic, index, error)
+            if is_shortage(error.__cause__):
+                self._env.scheduler.call_later(SHORTAGE_PAUSE_MS, self._resume_next, deque([(topic, index)]))
+            else:
+                log.warning("move was not continued partition=%s-%d error=%s", topic, index, error)
 
     def recovered(self, topic: str, index: int) -> None:
         """A log that was being recovered is open now: continue its move, if it has one."""
@@ -262,7 +266,8 @@ class LogDirMoves:
         """Do the next step. Returns whether more work is due at once. Raises KafkaError."""
         partition = move.partition
         if self._replicas.peek((partition.topic_id, partition.index)) is not partition:
-            self._end(move)  # deleted, moved to another broker, or its directory is dead
+            self._end(move)  # deleted, moved to another broker, its directory is dead, or it is opened anew
+            self._resume_one(partition.topic, partition.index)
             return False
         if move.copy is not None and move.copy.closed:  # no descriptor was free: it is opened and truncated anew
             if partition.log.twin is move.copy:

@@ -10,7 +10,7 @@ from kraft_node.broker import log_dir_moves
 from kraft_node.broker.log_dir_moves import READ_MAX, READ_MIN
 from kraft_node.log.log import Log
 from kraft_protocol.records.batch import build_batch
-from tests.unit.broker.replication.test_log_dir_moves import alter, make, where
+from tests.unit.broker.replication.test_log_dir_moves import accept, alter, make, where
 
 
 def test_steps_of_a_copy_read_little_while_batches_are_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,3 +31,26 @@ def test_steps_of_a_copy_read_little_while_batches_are_small(tmp_path: Path, mon
     rig.loop.run(1000)
     assert read[:4] == [READ_MAX, READ_MIN, READ_MIN, READ_MIN]
     assert max(read[4:]) == READ_MAX
+
+
+def test_a_move_continues_when_its_log_is_opened_anew(tmp_path: Path) -> None:
+    """Without a free descriptor a change of the log is abandoned half-way, and the log is opened anew. Its move ended
+    then: the copy stayed, unfinished, and kept the log from being compacted until the next start."""
+    rig = make(tmp_path)
+    rig.logs.on_withdrawn = rig.broker.replica_withdrawn
+    for _ in range(5):
+        rig.produce("t")
+    target = 1 - where(rig)
+    alter(rig, rig.dirs[target])
+    rig.loop.run(10)
+    source = rig.broker.replicas.hosted("t", 0).log
+    assert source.twin is not None
+    source.dir.unsettled(source)
+    assert source.closed
+    rig.loop.run(100)
+    accept(rig, target)
+    rig.loop.run(500)
+    assert where(rig) == target
+    assert not (rig.broker.moves or rig.logs.futures.partitions())
+    assert rig.consume("t") == list(range(5))
+    assert rig.produce("t").base_offset == 5
