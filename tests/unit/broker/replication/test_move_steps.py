@@ -9,6 +9,7 @@ import pytest
 from kraft_node.broker import log_dir_moves
 from kraft_node.broker.log_dir_moves import READ_MAX, READ_MIN
 from kraft_node.log.log import Log
+from kraft_protocol.errors import ErrorCode
 from kraft_protocol.records.batch import build_batch
 from tests.unit.broker.replication.test_log_dir_moves import accept, alter, make, where
 
@@ -54,3 +55,23 @@ def test_a_move_continues_when_its_log_is_opened_anew(tmp_path: Path) -> None:
     assert not (rig.broker.moves or rig.logs.futures.partitions())
     assert rig.consume("t") == list(range(5))
     assert rig.produce("t").base_offset == 5
+
+
+def test_a_refused_batch_is_awaited_after_a_move(tmp_path: Path) -> None:
+    """The first batch of a producer was refused while its log was recovered. After a move the producer's second batch
+    was appended first, and the first batch, sent again, was out of order forever."""
+    rig = make(tmp_path)
+    rig.produce("t")
+    rig.broker.replicas.hosted("t", 0).log.producers.awaited = {7: (0, 0)}  # as the lane that recovers a log does
+    target = 1 - where(rig)
+    alter(rig, rig.dirs[target])
+    accept(rig, target)
+    rig.loop.run(500)
+    assert where(rig) == target
+
+    def produce(sequence: int) -> ErrorCode:
+        row = rig.produce("t", producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return ErrorCode(row.error_code)
+
+    assert produce(1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [produce(0), produce(1)] == [ErrorCode.NONE] * 2

@@ -149,6 +149,7 @@ class Producers:
         self._by_id = other._by_id
         self._guards = other._guards
         self._unstable = other._unstable
+        self.awaited = other.awaited
 
     def know_more_than_snapshots(self) -> bool:
         """Whether a producer has several batches here that it may send again: a snapshot stores only the last
