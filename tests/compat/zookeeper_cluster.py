@@ -11,6 +11,7 @@ import json
 import shutil
 import subprocess
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -40,18 +41,21 @@ def require_old_peer() -> Path:
     return peers.lib(VERSION)
 
 
-def old_java(folder: Path, main_class: str, *args: str) -> list[str]:
+def old_java(folder: Path, main_class: str, *args: str, jvm_options: Sequence[str] = ()) -> list[str]:
     """The command line of a class of these jars; its log goes to its output."""
     require_old_peer()
     log4j = folder / "log4j.properties"
     log4j.write_text(LOG4J)
-    options = (*JVM, f"-Dlog4j.configuration=file:{log4j}", "-Dzookeeper.admin.enableServer=false")
+    options = (*JVM, f"-Dlog4j.configuration=file:{log4j}", "-Dzookeeper.admin.enableServer=false", *jvm_options)
     return peers.java_command(main_class, *args, version=VERSION, options=options)
 
 
-def run_old_tool(folder: Path, main_class: str, *args: str, timeout_s: float = 120) -> str:
+def run_old_tool(
+    folder: Path, main_class: str, *args: str, timeout_s: float = 120, jvm_options: Sequence[str] = ()
+) -> str:
     """The output of one of Kafka 3.9.2's tools. Raises AssertionError if it fails."""
-    done = subprocess.run(old_java(folder, main_class, *args), capture_output=True, timeout=timeout_s, check=False)
+    command = old_java(folder, main_class, *args, jvm_options=jvm_options)
+    done = subprocess.run(command, capture_output=True, timeout=timeout_s, check=False)
     out = done.stdout.decode()
     assert done.returncode == 0, f"{main_class} {' '.join(args)}: {done.returncode}\n{out}\n{done.stderr.decode()}"
     return out
@@ -64,6 +68,9 @@ class ZooKeeperServer:
     folder: Path
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
+    settings: str = ""
+    """More lines of its configuration."""
+    jvm_options: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -76,9 +83,10 @@ class ZooKeeperServer:
         config = self.folder / "zoo.cfg"
         config.write_text(
             f"tickTime=500\ndataDir={self.folder}/data\nclientPortAddress=127.0.0.1\nclientPort={self.port}\n"
-            "maxClientCnxns=0\n4lw.commands.whitelist=*\n"
+            f"maxClientCnxns=0\n4lw.commands.whitelist=*\n{self.settings}"
         )
-        command = old_java(self.folder, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = old_java(self.folder, main, str(config), jvm_options=self.jvm_options)
         with (self.folder / "zookeeper.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         wait_for("ZooKeeper answers", self._answers)
@@ -133,7 +141,7 @@ class OldNode(Target):
 
     def _command(self, program: str, *args: str) -> list[str]:
         main = {"storage": "kafka.tools.StorageTool", "server": "kafka.Kafka"}[program]
-        return old_java(self.folder, main, *args)
+        return old_java(self.folder, main, *args, jvm_options=self.jvm_options)
 
 
 @dataclass

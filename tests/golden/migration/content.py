@@ -7,6 +7,7 @@ import re
 from typing import Any, Final
 
 from kraft_node.cli.client import NodeClient
+from kraft_protocol.client.security import NO_SECURITY, ClientSecurity
 from kraft_protocol.wire.api import ApiKey
 from kraft_protocol.wire.messages import (
     AlterClientQuotasRequest,
@@ -41,9 +42,9 @@ OVERRIDES: Final = {
 class Admin:
     """Requests to one broker. Every answer must be free of errors."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: ClientSecurity = NO_SECURITY) -> None:
         host, _, port = bootstrap.partition(",")[0].rpartition(":")
-        self._client = NodeClient(host, int(port))
+        self._client = NodeClient(host, int(port), security=security)
 
     def __enter__(self) -> Admin:
         return self

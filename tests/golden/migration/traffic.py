@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer
 
@@ -13,12 +14,14 @@ from tests.compat.members import wait_for
 TOPIC = "written"
 PARTITIONS = 3
 READER = "judge"
+NO_SECURITY: Final[Mapping[str, str]] = {}
 
 
 class Writer:
     """A producer with acks=all that writes all the time; `acknowledged` counts each value."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: Mapping[str, str] = NO_SECURITY) -> None:
+        """`security`: options of librdkafka."""
         self.acknowledged: Counter[bytes] = Counter()
         self.failures: list[str] = []
         self._producer = Producer(
@@ -28,6 +31,7 @@ class Writer:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "delivery.timeout.ms": 120_000,
+                **security,
             }
         )
         self._stop = threading.Event()
@@ -59,7 +63,7 @@ class Writer:
         assert self._producer.flush(60) == 0
 
 
-def read_all(bootstrap: str, count: int) -> Counter[bytes]:
+def read_all(bootstrap: str, count: int, security: Mapping[str, str] = NO_SECURITY) -> Counter[bytes]:
     """Read `count` records of the topic. Counts each value; more records are an error."""
     consumer = Consumer(
         {
@@ -67,6 +71,7 @@ def read_all(bootstrap: str, count: int) -> Counter[bytes]:
             "client.id": READER,
             "group.id": READER,
             "auto.offset.reset": "earliest",
+            **security,
         }
     )
     found: Counter[bytes] = Counter()
